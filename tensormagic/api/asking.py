@@ -7,13 +7,12 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from tensormagic.api.diagnosing import diagnosed
 from tensormagic.api.looking import readable
 from tensormagic.api.process_state import DrawWatch
-from tensormagic.api.running import Trace, last_trace, was_met
+from tensormagic.api.running import Trace, last_trace, met_in, was_met
 from tensormagic.collectors import requirements
 from tensormagic.collectors.requirements import names_here, require, require_name, require_torch
 from tensormagic.comparisons import compare_draws, compare_traces
@@ -79,9 +78,9 @@ def why(  # noqa: PLR0913  (one parameter; the rest by name)
     with readable(x, name or "x"):
         if is_module(x):
             named = name or next((label for label, each in list(namespace.items()) if each is x), "")
-            every = []
+            every, met = [], met_in(run)
             for label, each in parameters_of(x, named or type(x).__name__):
-                one = replace(gradient_facts(each, label, names), seen=was_met(run, each))
+                one = replace(gradient_facts(each, label, names), seen=met(each))
                 # by its way from the module that is asked about: a loop's `p` may be a name of it, too
                 every.append(replace(one, name=label, expression="") if named else one)
             return explain_module(named or type(x).__name__, every, run)
@@ -153,7 +152,7 @@ def model(
     dotted = re.sub(r"\[(\d+)\]", r".\1", name)
     called = own or (dotted if dotted.replace(".", "").isidentifier() else "net")
     run = _report(trace)
-    report = collect_model(found, called, ModelFacts(namespace, forward, traced_in(run, found, partial(was_met, run))))
+    report = collect_model(found, called, ModelFacts(namespace, forward, traced_in(run, found, met_in(run))))
     odd = diagnosed(WatchReport(modules=modules_report([(called, found)], namespace, TiedWeights())))
     return replace(report, findings=odd.findings, gaps=(*report.gaps, *odd.gaps))
 

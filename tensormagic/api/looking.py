@@ -270,7 +270,7 @@ def tensor_lines(value: Any, name: str = "tensor") -> list[str]:
 
 
 def _line(value: Any) -> str:
-    from tensormagic.collectors.tensors.arrays import collect_array, elements_of
+    from tensormagic.collectors.tensors.arrays import collect_array, few_values
     from tensormagic.collectors.tensors.tensor import collect_briefly
     from tensormagic.views.pictures.tensor_elements import line
 
@@ -278,7 +278,7 @@ def _line(value: Any) -> str:
         return line(collect_briefly(value))
     report = collect_array(value)
     if report.statistics is not None:  # else torch has no word for its elements
-        report = dataclasses.replace(report, data_text=collect_briefly(elements_of(value)).data_text)
+        report = dataclasses.replace(report, data_text=few_values(value))
     return line(report)
 
 

@@ -344,12 +344,18 @@ def last_trace() -> Trace | None:
 
 def was_met(report: TraceReport | None, x: Any) -> bool | None:
     """Return whether a run met this very leaf; None where that is unknown: it is not a leaf, or an older run."""
+    return met_in(report)(x)
+
+
+def met_in(report: TraceReport | None) -> Callable[[Any], bool | None]:
+    """Return what answers `was_met` for any number of tensors; it holds the leaves that the run met."""
     from tensormagic.collectors.objects.children import has_history
 
-    cell, leaves = _met[0] if _met else (None, [])
-    if report is None or report.cell is not cell or has_history(x):
-        return None
-    return any(reference() is x for reference in leaves)
+    cell, references = _met[0] if _met else (None, [])
+    if report is None or report.cell is not cell:
+        return lambda _: None
+    leaves = {id(leaf): leaf for reference in references if (leaf := reference()) is not None}
+    return lambda x: None if has_history(x) else id(x) in leaves
 
 
 class WriteWatch(_Run[WritesReport]):

@@ -117,8 +117,18 @@ def what(value: Any) -> str:
     kind, of = type(value), f" of {len(value)}" if isinstance(value, list | tuple | dict | set) else ""
     if kind.__module__.startswith("torch.nn."):
         return f"an nn.{kind.__name__}{of}"
-    home = kind.__module__.split(".")[0]
+    home = _home(kind)
     return article(kind.__name__ if home in {"builtins", "__main__"} else f"{home}.{kind.__name__}") + of
+
+
+def _home(kind: type) -> str:
+    """Return the module that a user imports a class from: the outermost that has it, ``concurrent.futures``."""
+    parts = kind.__module__.split(".")
+    homes = (".".join(parts[:length]) for length in range(1, len(parts)))
+    return next(
+        (home for home in homes if getattr(sys.modules.get(home), "__dict__", {}).get(kind.__name__) is kind),
+        kind.__module__,
+    )
 
 
 def require(given: Any, kind: type, call: str, takes: str) -> None:

@@ -378,12 +378,16 @@ def compare_draws(left: RngRunReport, right: RngRunReport, *, names: tuple[str, 
         difference = _difference(one, other, here, there)
         if difference == "none":
             continue
+        if difference == "start" and one is not None and any(old.generator == one.generator for old in left.draws[:at]):
+            difference = "state"  # they agreed after the start
+        alike = here is not None and there is not None and here.digest == there.digest
+        began = difference == "start" or (difference == "state" and alike)
         line = None if one is None else left.location(one.location)
         other_line = None if other is None else right.location(other.location)
         return RngComparison(
             names=names, difference=difference, same=_drawn(left, at), generator=getattr(here or there, "name", ""),
             sides=(one, other), places=(line, other_line), complete=complete,
-            starts=(here, there) if difference in {"start", "state"} else (None, None),
+            starts=(here, there) if began else (None, None),
         )  # fmt: skip
     return RngComparison(names=names, same=_drawn(left, len(left.draws)), complete=complete)
 
@@ -403,4 +407,6 @@ def _difference(one: Draw | None, other: Draw | None, here: Any, there: Any) -> 
         return "values"
     if one.digest == other.digest:
         return "none"
+    if one.kind == "set":  # how it stood before makes no difference
+        return "seed"
     return "state" if here.digest == there.digest else "start"

@@ -27,8 +27,8 @@ def unseeded_draws(report: TraceReport) -> Iterator[Finding]:
     yield Finding(
         code="TM701",
         severity="note",
-        message=f"{names} drew {plural(times, 'time')}{lines} from an unseeded generator: the next run gives "
-        "different numbers.",
+        message=f"{names} drew {plural(times, 'time')}{lines} from a probably unseeded generator: then the next run "
+        "gives different numbers.",
         location=report.location(draws[0].location),
         evidence={"draws": times, "lines": len(draws), "seed": draws[0].detail},
         remedy="To make runs comparable: `torch.manual_seed(0)` before the model is made.",
@@ -60,8 +60,8 @@ def unseeded_run(report: RngRunReport) -> Iterator[Finding]:
         yield Finding(
             code="TM701",
             severity="note",
-            message=f"{state.name} was seeded by the system, and {plural(calls, 'draw')} came from it: the next run "
-            "gives different numbers.",
+            message=f"{state.name} was probably seeded by the system, and {plural(calls, 'draw')} came from it: then "
+            "the next run gives different numbers.",
             location=report.location(draws[0].location),
             evidence={"draws": calls, "seed": state.seed},
             remedy=f"To make runs comparable: {_SEEDS[state.library]} before the model is made.",

@@ -288,9 +288,9 @@ _OPERATOR_CALLS = {
 
 # Methods of which there is no other that makes a new tensor: ``x.zero()`` is none.
 ONLY_IN_PLACE = frozenset({
-    "apply_", "cauchy_", "copy_", "exponential_", "fill_", "fill_diagonal_", "geometric_", "log_normal_", "map2_", "map_",
-    "normal_", "random_", "resize_as_sparse_", "set_", "share_memory_", "sparse_resize_", "sparse_resize_and_clear_",
-    "uniform_", "zero_",
+    "apply_", "cauchy_", "copy_", "exponential_", "fill_", "fill_diagonal_", "geometric_", "log_normal_", "map2_",
+    "map_", "normal_", "random_", "resize_as_sparse_", "set_", "share_memory_", "sparse_resize_",
+    "sparse_resize_and_clear_", "uniform_", "zero_",
 })  # fmt: skip
 
 
@@ -369,16 +369,18 @@ def instead_of_write(write: SavedWrite) -> str:
         return _into_a_copy(target_of(node), node)
     if write.kind == "out":
         return "Leave out `out=`: the call then makes a new tensor."
-    if write.call.endswith("_"):
-        plain = write.call.rstrip("_")
-        if node is None and write.module:
-            return f"Make {write.module} work on a new tensor: `{as_code(write.module)}.inplace = False`."
-        if write.call not in ONLY_IN_PLACE:
-            return f"Use `{plain}` instead of `{write.call}`: it makes a new tensor."
-        if write.call == "zero_" and (name := target_of(node)):
-            return f"Make a new tensor: `{name} = torch.zeros_like({name})`."
-        return _into_a_copy(target_of(node), node)
-    return ""
+    return _instead_of_method(write, node) if write.call.endswith("_") else ""
+
+
+def _instead_of_method(write: SavedWrite, node: ast.AST | None) -> str:
+    """The same of ``relu_`` and its like."""
+    if node is None and write.module:
+        return f"Make {write.module} work on a new tensor: `{as_code(write.module)}.inplace = False`."
+    if write.call not in ONLY_IN_PLACE:
+        return f"Use `{write.call.rstrip('_')}` instead of `{write.call}`: it makes a new tensor."
+    if write.call == "zero_" and (name := target_of(node)):
+        return f"Make a new tensor: `{name} = torch.zeros_like({name})`."
+    return _into_a_copy(target_of(node), node)
 
 
 def _binds_weaker(value: ast.expr, operator: ast.operator) -> bool:

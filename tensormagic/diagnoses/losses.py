@@ -129,11 +129,14 @@ def wrong_mode(report: TraceReport) -> Iterator[Finding]:
     """TM606: trained in the mode for evaluation, or evaluated in the mode for training."""
     # A model that is in train mode itself, and of which parts are in eval mode, is left alone: that is how a backbone
     # or its normalisations are frozen. The whole model in eval mode from the first step on, with statistics that an
-    # earlier training has left, may be meant so: a note.
+    # earlier training has left, or with a part of each layer frozen, may be meant so: a note.
     for mode in training_of(report).modes:
         if mode.longest >= IN_A_ROW:
             always = mode.eval_steps == mode.steps
-            kept = mode.norms > mode.unused_norms
+            series = [one for one in report.parameters if one.owner == mode.model]
+            frozen = {one.name.rpartition(".")[0] for one in series if not one.requires_grad}
+            partly = bool(frozen) and frozen >= {one.name.rpartition(".")[0] for one in series if one.touched}
+            kept = mode.norms > mode.unused_norms or partly
             when = in_steps(mode.eval_steps, mode.steps) + ("" if always else f", from step {count(mode.first)} on")
             own = (use for use in optimizers_of(report) if mode.model in {one.owner for one in held_by(report, use)})
             pattern = next((next(iter(use.patterns), None) for use in own), None)

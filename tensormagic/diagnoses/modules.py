@@ -379,7 +379,7 @@ def parameter_without_gradient(report: TraceReport) -> Iterator[Finding]:
             remedy, related = _remedy(report, missing)
             yield Finding(
                 code="TM601",
-                severity="warning" if owner in reached else "note",
+                severity="warning" if owner in reached and not _may_be_chosen(report, missing) else "note",
                 message=f"{listed(places)} {verb} no gradient in {passes_words(report)}: no path leads there from the "
                 f"loss ({share}).",
                 location=report.location(called),
@@ -406,12 +406,22 @@ def _is_missing(series: ParameterSeries) -> bool:
     return asks and not series.touched and not series.used
 
 
+_NUMBERED = re.compile(r"\.\d+(?=\.)")
+
+
+def _may_be_chosen(report: TraceReport, missing: Sequence[ParameterSeries]) -> bool:
+    """Return whether all have others of the same name but a number that get a gradient now and then, as experts do."""
+    alike = {_NUMBERED.sub(".*", one.name) for one in report.parameters if 0 < one.touched < report.passes_traced}
+    return all(_NUMBERED.sub(".*", one.name) in alike for one in missing)
+
+
 def _remedy(report: TraceReport, missing: Sequence[ParameterSeries]) -> tuple[str, tuple[RelatedLine, ...]]:
     """Return what to do, with the line at which what the parameters made was last seen, where one is known."""
     cut = read_only_cut(report, [series.name for series in missing])
     place = report.location(cut.location) if cut is not None else None
     if cut is None or place is None:
-        return "Use it in forward, and its result in the loss.", ()
+        use = "A router may never have chosen it; otherwise use" if _may_be_chosen(report, missing) else "Use"
+        return f"{use} it in forward, and its result in the loss.", ()
     call = call_words(cut, place)
     described = f"Its result is cut off at {call} ({place.label}): if the loss should depend on it, remove the cut."
     return described, (RelatedLine("cut off here", place),)

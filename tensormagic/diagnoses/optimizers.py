@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from tensormagic.diagnoses.graph_cuts import holds_a_target, names_left_out
 from tensormagic.diagnoses.lines import as_code, of_model
+from tensormagic.diagnoses.paths import neighbours, reached
 from tensormagic.diagnoses.rule import (
     COPIED,
     FEWEST_STEPS,
@@ -50,7 +51,7 @@ def _left_out(report: TraceReport, training: Training, *, of_models: bool = True
     return [
         series
         for number, series in enumerate(report.parameters)
-        if series.is_parameter
+        if (series.is_parameter or (not of_models and _weighs_losses(report, series)))
         and series.requires_grad
         and series.touched > 0
         and series.name not in trained
@@ -64,6 +65,17 @@ def _left_out(report: TraceReport, training: Training, *, of_models: bool = True
         )
         and (series.owner if of_models else not series.owner and series.name.isidentifier())
     ]
+
+
+def _weighs_losses(report: TraceReport, series: ParameterSeries) -> bool:
+    """Return whether a plain leaf with a name goes into the loss and into no model: what is data goes into one."""
+    owners = tuple({one.owner for one in report.parameters} - {""})
+    for graph in report.graphs:
+        feeders = neighbours(graph)[0]
+        leaves = [node.index for node in graph.nodes if node.variable == series.name and node.kind == "accumulate"]
+        if any(graph.nodes[at].module.startswith(owners) for at in reached(feeders, leaves)):
+            return False
+    return bool(owners)
 
 
 def in_no_optimizer(report: TraceReport) -> Iterator[Finding]:

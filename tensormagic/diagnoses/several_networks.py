@@ -69,7 +69,7 @@ def foreign_gradients(report: TraceReport) -> Iterator[Finding]:
             yield Finding(
                 code="TM316",
                 severity="warning",
-                message=f"{use.name} steps on gradients of two losses, in {count(use.foreign)} of its "
+                message=f"{use.name} steps on gradients of two losses, in at least {count(use.foreign)} of its "
                 f"{plural(use.steps, 'step')}: the backward before {passed[0].name}.step() left gradients in its "
                 "parameters, and that of its own loss added to them.",
                 location=step_line(report, use),

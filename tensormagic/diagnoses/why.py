@@ -6,19 +6,23 @@ Not a rule: nothing is found to be wrong here, somebody asked. What is decided, 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from tensormagic.diagnoses import why_none
 from tensormagic.diagnoses.gradient_health import EXPLODING_NORM, VANISHING_NORM
-from tensormagic.diagnoses.paths import neighbours, reached
 from tensormagic.diagnoses.rule import grouped, scientific, shortest
-from tensormagic.diagnoses.why_question import Question, place_words, upstream
-from tensormagic.reports import Finding, GradientFacts, Graph, TraceReport, WhyGroup, WhyReport
+from tensormagic.diagnoses.why_question import Question, place_words
+from tensormagic.diagnoses.why_run import KnownRun
+from tensormagic.reports import Finding, GradientFacts, Graph, Hook, TraceReport, WhyGroup, WhyReport
 from tensormagic.words import capitalised, is_or_are, listed, part_of, plural
 
 # Why ``.grad`` is what it is: NaN, zero, several passes together, scaled; or simply what the last pass brought.
 
 SINCE = "This holds if no other backward has run since that cell."
+SET = "it was set to zero: `zero_grad(set_to_none=False)` and `grad.zero_()` do that"
+LOOK_AT_HOOK = "Look at what the hook returns or writes into the gradient; one that only looks returns None."
+TENSOR_HOOK = "tensor hook"  # of `Hook.kind`: it is called before the gradient is stored
 MOSTLY = 0.5  # a share of zeros from which on they are named
 _ZEROS = {
     **dict.fromkeys(("relu", "threshold", "clamp", "clamp_min", "hardtanh", "leaky_relu"),
@@ -50,7 +54,7 @@ def not_finite(question: Question) -> WhyReport | None:
         says, remedy = f"{head}.", "Run the cell under `%%tracegrad`: it finds the line that made the first."
         if finding is not None:
             says, remedy = f"{head}: {finding.message}", finding.remedy
-        return question.described(reason, says, evidence=(question.unseen,), remedy=(remedy,), path=question.way())
+        return question.described(reason, says, evidence=(question.unseen,), remedy=(remedy,), path=question.way)
     graph, node, number = found
     at, place = trace.graphs.index(graph), trace.location(graph.nodes[node].location)
     source = f"{graph.nodes[node].op}{place_words(place)}"
@@ -66,7 +70,7 @@ def not_finite(question: Question) -> WhyReport | None:
         says = f"{head}: {fault.message}"
         evidence = f"The first {what} of the backward: {source}, in pass {number}."
     return question.described(
-        reason, says, evidence=(evidence,), location=place, path=question.way((node,)),
+        reason, says, evidence=(evidence,), location=place, path=partial(question.way, (node,)),
         remedy=(finding.remedy,) if finding is not None else (),
     )  # fmt: skip
 
@@ -78,7 +82,7 @@ def _above(question: Question, finding: Finding) -> bool:
     graph, leaf = question.graph
     if finding.node is None:
         return finding.code == "TM401"
-    return question.trace.graphs[finding.node[0]] is graph and finding.node[1] in upstream(graph, leaf)
+    return question.trace.graphs[finding.node[0]] is graph and question.known.leads_to(graph, finding.node[1], leaf)
 
 
 def _nonfinite(question: Question) -> tuple[Graph, int, int] | None:
@@ -86,8 +90,8 @@ def _nonfinite(question: Question) -> tuple[Graph, int, int] | None:
     if question.graph is None or (question.last is not None and math.isfinite(question.last)):  # it came later
         return None
     graph, leaf = question.graph
-    above = upstream(graph, leaf)
-    found = [(nonfinite.pass_number, nonfinite.node) for nonfinite in graph.first_nonfinite if nonfinite.node in above]
+    above = [born for born in graph.first_nonfinite if question.known.leads_to(graph, born.node, leaf)]
+    found = [(born.pass_number, born.node) for born in above]
     return (graph, *min(found)[::-1]) if found else None
 
 
@@ -99,43 +103,65 @@ def zero(question: Question) -> WhyReport | None:
     head = f"Every element of {question.grad} is exactly zero"
     if last is not None and last > 0:
         says = f"{head} because it was set to zero: the last pass gave it a gradient of norm {scientific(last)}."
+        late = [hook for hook in facts.hooks if hook.kind != TENSOR_HOOK]
         rests = "`zero_grad(set_to_none=False)` and `grad.zero_()` do that."
+        if late:
+            rests = f"A hook may have done that: {_listed(late)}. {rests[:-1]}, too."
         remedy = (question.in_between,)
-        return question.described("cleared", says, evidence=(rests,), path=question.way(), remedy=remedy)
+        return question.described("cleared", says, evidence=(rests,), path=question.way, remedy=remedy)
     if last is not None:
         return _came_as_zero(question, head)
-    rests = (
-        "Either backward brought zeros (a dead ReLU, a mask, a factor of zero), or `zero_grad(set_to_none=False)` ran."
-    )
-    return question.described("zero", f"{head}.", evidence=(rests, question.unseen), remedy=(
-        "Run the cell under `%%tracegrad` and ask again: it sees where the gradient becomes zero.",))  # fmt: skip
+    rests, first = f"Either backward brought zeros (a dead ReLU, a mask, a factor of zero, a hook), or {SET}.", ""
+    if facts.hooks:
+        head += f": a hook on {question.name} may have made zeros of it, {_listed(facts.hooks)}"
+        rests = f"Otherwise backward brought zeros (a dead ReLU, a mask, a factor of zero), or {SET}."
+        first = LOOK_AT_HOOK
+    again = "Run the cell under `%%tracegrad` and ask again: it sees where the gradient becomes zero."
+    return question.described("zero", f"{head}.", evidence=(rests, question.unseen), remedy=(first, again))
 
 
 def _came_as_zero(question: Question, head: str) -> WhyReport:
     found, trace = question.graph, question.trace
-    node = _makes_zero(*found) if found is not None else None
-    if found is None or node is None or trace is None:
+    zeros = question.known.silencer(*found) if found is not None else None
+    if found is None or zeros is None or trace is None:
         says = f"{head} because what backward started with was zero already."
-        return question.described("zero", says, path=question.way(), remedy=("Look at the loss: it is constant.",))
-    op = found[0].nodes[node].op
-    place = trace.location(found[0].nodes[node].location)
-    norm = scientific(found[0].frames[-1].norms[node])
-    says = f"{head} because {op}{place_words(place)} got a gradient of norm {norm} and passed on nothing but zeros"
-    why = _ZEROS.get(op, "")
+        return question.described("zero", says, path=question.way, remedy=("Look at the loss: it is constant.",))
+    graph, (node, first) = found[0], zeros
+    op = graph.nodes[node].op
+    place = trace.location(graph.nodes[node].location)
+    norm = scientific(graph.frames[-1].norms[node])
     described = question.found("TM405")
+    evidence, remedy = (tuple(getattr(one, part) for one in described[:1]) for part in ("message", "remedy"))
+    why = f": {_ZEROS[op]}" if op in _ZEROS else ""
+    says = (
+        f"{head} because {op}{place_words(place)} got a gradient of norm {norm} and passed on nothing but zeros{why}."
+    )
+    if hook := _hook_before(question, graph, first, found[1]):
+        says = f"{head}: {hook} may have made zeros of what {op}{place_words(place)} passed on."
+        rests = (
+            f"{capitalised(op)} got a gradient of norm {norm}; otherwise it passed on nothing but zeros itself{why}."
+        )
+        place = trace.location(graph.hooked.get(str(first))) or place
+        evidence, remedy = (*evidence, rests), remedy or (LOOK_AT_HOOK,)
     return question.described(
-        "zero", f"{says}: {why}." if why else f"{says}.", location=place, path=question.way((node,)),
-        evidence=tuple(one.message for one in described[:1]), remedy=tuple(one.remedy for one in described[:1]),
-    )  # fmt: skip
+        "zero", says, location=place, path=partial(question.way, (node,)), evidence=evidence, remedy=remedy
+    )
 
 
-def _makes_zero(graph: Graph, leaf: int) -> int | None:
-    """Return the node on the way to a leaf that got a gradient and sent on zeros, the one nearest to the loss."""
-    if not graph.frames:
-        return None
-    norms, feeders = graph.frames[-1].norms, neighbours(graph)[0]
-    silent = reached(feeders, [leaf], lambda at: norms[at] == 0)
-    return max((feeder for at in silent for feeder in feeders.get(at, ()) if norms[feeder] > 0), default=None)
+def _hook_before(question: Question, graph: Graph, first: int, leaf: int) -> str:
+    """Return the hook that saw a gradient before the node to which zeros came first; empty where there was none."""
+    early = [hook for hook in question.facts.hooks if hook.kind == TENSOR_HOOK] if first == leaf else []
+    if early:
+        return f"a hook on {question.name}, {_listed(early)},"
+    if str(first) not in graph.hooked or question.trace is None:
+        return ""
+    return f"a hook{place_words(question.trace.location(graph.hooked[str(first)]))}"
+
+
+def _listed(hooks: Sequence[Hook]) -> str:
+    """Return hooks as they are listed where their tensor is shown."""
+    return listed(f"`{one.function.replace('`', '')}` {one.kind}" + (f" ({one.place})" if one.place else "")
+                  for one in hooks)  # fmt: skip
 
 
 def scaled(question: Question) -> WhyReport | None:
@@ -147,7 +173,7 @@ def scaled(question: Question) -> WhyReport | None:
         return None
     says = f"{question.grad} is {facts.scale:g} times the gradient of the loss: the GradScaler's scale is still in it."
     remedy = (f"scaler.unscale_({question.optimizer})  # before you look at gradients or clip them",)
-    return question.described("scaled", says, evidence=(_norm_words(question),), remedy=remedy, path=question.way())
+    return question.described("scaled", says, evidence=(_norm_words(question),), remedy=remedy, path=question.way)
 
 
 def accumulated(question: Question) -> WhyReport | None:
@@ -169,7 +195,7 @@ def accumulated(question: Question) -> WhyReport | None:
         )
     remedy = (f"{question.clearing}  # before each backward, unless gradients are to be added up",)
     return question.described(
-        "accumulated", says, evidence=(_passes(question), SINCE), remedy=remedy, path=question.way()
+        "accumulated", says, evidence=(_passes(question), SINCE), remedy=remedy, path=question.way
     )
 
 
@@ -183,10 +209,10 @@ def scaled_down(question: Question) -> WhyReport | None:
         says = (
             f"{question.grad} is the gradient of the loss: the GradScaler's scale of {facts.scale:g} was removed again."
         )
-        return question.described("fine", says, evidence=(_norm_words(question),), path=question.way())
+        return question.described("fine", says, evidence=(_norm_words(question),), path=question.way)
     says = f"{question.grad} is {share}: something scaled it down afterwards, such as `clip_grad_norm_`."
     return question.described(
-        "scaled down", says, evidence=(_norm_words(question), _passes(question), SINCE), path=question.way()
+        "scaled down", says, evidence=(_norm_words(question), _passes(question), SINCE), path=question.way
     )
 
 
@@ -202,7 +228,7 @@ def extreme(question: Question) -> WhyReport | None:
             says = f"{question.grad} is very {'small' if vanishes else 'large'} (norm {scientific(norm)}). "
             return question.described(
                 "vanishing" if vanishes else "exploding", says + finding.message, evidence=(_passes(question),),
-                location=finding.location, remedy=(finding.remedy,), path=question.way(),
+                location=finding.location, remedy=(finding.remedy,), path=question.way,
             )  # fmt: skip
     return None
 
@@ -212,13 +238,13 @@ def fine(question: Question) -> WhyReport:
     facts, last = question.facts, question.last
     if facts.norm is None:
         says = f"{question.grad} is there, but its values could not be read."
-        return question.described("unread", says, evidence=(_passes(question),), path=question.way())
+        return question.described("unread", says, evidence=(_passes(question),), path=question.way)
     same = last is not None and question.close(facts.norm, last)
     brought = f"its norm is {scientific(last or 0.0)}, from the last pass" if same else _norm_words(question).strip(".")
     zeros = f"{plural(facts.zero, 'element')} of {facts.numel} are exactly zero." if facts.zero else ""
     few = facts.numel and facts.zero / facts.numel < MOSTLY
     evidence = (_passes(question), zeros if not few else "")
-    return question.described("fine", f"{question.grad} is fine: {brought}.", evidence=evidence, path=question.way())
+    return question.described("fine", f"{question.grad} is fine: {brought}.", evidence=evidence, path=question.way)
 
 
 def _norm_words(question: Question) -> str:
@@ -252,14 +278,19 @@ PRESENT: tuple[Check, ...] = (
 
 def explain(facts: GradientFacts, trace: TraceReport | None = None) -> WhyReport:
     """Return why the gradient of a tensor is what it is: the first reason that holds."""
-    question = Question(facts, trace)
+    return _answer(Question(facts, KnownRun(trace)))
+
+
+def _answer(question: Question) -> WhyReport:
+    facts = question.facts
     checks = PRESENT if facts.grad == "present" and facts.requires_grad else ABSENT
     return next(answer for check in checks if (answer := check(question)) is not None)
 
 
 def explain_module(name: str, every: Iterable[GradientFacts], trace: TraceReport | None = None) -> WhyReport:
     """Return the parameters of a module by the reason for which their gradients are what they are."""
-    answers = [explain(facts, trace) for facts in every]
+    known = KnownRun(trace)
+    answers = [_answer(Question(facts, known, drawn=False)) for facts in every]
     groups = grouped(answers, lambda answer: (answer.reason, answer.location))
     names = [answer.name for answer in answers]
     described = tuple(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from tensormagic.diagnoses.graph_cuts import call_words, instead_of_cut
 from tensormagic.diagnoses.lines import as_code, rebound
-from tensormagic.diagnoses.paths import cuts_in
 from tensormagic.diagnoses.rule import is_differentiable, passes_words, scientific
 from tensormagic.diagnoses.why_question import Question, cut_way, live_way, place_words, traced_way
 from tensormagic.reports import Cell, Cut, PathStep, TraceReport, WhyReport
@@ -45,8 +47,7 @@ def _switched_off(question: Question) -> WhyReport:
     if facts.is_parameter:
         place, trace = None, question.trace  # the line of the run that froze it
         if trace is not None:
-            frozen = (cut for _, cut in cuts_in(trace) if cut.kind == "frozen" and cut.source_name == name)
-            place = trace.location(next((cut.location for cut in frozen), None))
+            place = trace.location(question.known.frozen.get(name))
         says = f"{grad} is None because the parameter is frozen{place_words(place)}: its `requires_grad` is False."
         return question.described("frozen", says, remedy=(f"{binding(code)}.requires_grad_()",), location=place)
     says = f"{grad} is None because {name} does not require a gradient (`requires_grad=False`)."
@@ -65,10 +66,10 @@ def not_a_leaf(question: Question) -> WhyReport | None:
         "for leaves."
     )
     evidence = [f"The gradient goes on to {listed(facts.leaves)}."] if facts.leaves else []
-    way = live_way(facts) if facts.path is not None else ()
+    way = partial(live_way, facts) if facts.path is not None else tuple
     if question.trace is not None and question.graph is not None:
         graph, index = question.graph
-        way = traced_way(question.trace, graph, index)
+        way = partial(traced_way, question.trace, graph, index)
         norm = graph.frames[-1].norms[index] if graph.frames else -1.0
         evidence += [f"In the last pass its gradient had norm {scientific(norm)}."] if norm >= 0 else []
     code = as_code(name)
@@ -91,11 +92,13 @@ def cut_off(question: Question) -> WhyReport | None:
     rests = ""
     if question.facts.path is not None:
         rests = f"{question.facts.path.end} still leads back to {question.name}, but nothing called backward on it."
-    return _ended(question, trace, cut, what, path=cut_way(trace, graph, cut, question.name), evidence=(rests,))
+    return _ended(
+        question, trace, cut, what, path=partial(cut_way, trace, graph, cut, question.name), evidence=(rests,)
+    )
 
 
 def _ended(  # noqa: PLR0913  (of whom, by what, and the way)
-    question: Question, trace: TraceReport, cut: Cut, what: str, *, path: tuple[PathStep, ...],
+    question: Question, trace: TraceReport, cut: Cut, what: str, *, path: Callable[[], tuple[PathStep, ...]],
     evidence: tuple[str, ...] = (),
 ) -> WhyReport:  # fmt: skip
     place = trace.location(cut.location)
@@ -113,23 +116,23 @@ def cleared(question: Question) -> WhyReport | None:
     series, trace = question.series, question.trace
     if series is None or trace is None or not series.touched:
         return None
-    way, none = question.way(), f"{question.grad} is None because"
+    none = f"{question.grad} is None because"
     for found in question.found("TM318"):
         says = f"{none} {found.message.partition(': ')[2].replace('for them.', 'for it.')}"
-        return question.described("cut off", says, location=found.location, path=way, remedy=(found.remedy,))
+        return question.described("cut off", says, location=found.location, path=question.way, remedy=(found.remedy,))
     if series.replaced:
         says = (
             f"{none} {question.name} was replaced in the run, and the gradients went to the tensor before it; or it "
             "was cleared since."
         )
         remedy = f"Change the values of the one that is there: `with torch.no_grad(): {question.name}.copy_(…)`."
-        return question.described("replaced", says, path=way, remedy=(remedy,))
+        return question.described("replaced", says, path=question.way, remedy=(remedy,))
     brought = [done for done, norm in zip(trace.passes, series.norms, strict=False) if not norm < 0]
     if len(brought) == series.touched and all(done.returned for done in brought):
         place = trace.location(brought[-1].location)
         says = f"{none} its gradient was returned: `autograd.grad`{place_words(place)} fills no `.grad`."
         remedy = "Take what it returns, or call `loss.backward()` instead."
-        return question.described("returned", says, location=place, path=way, remedy=(remedy,))
+        return question.described("returned", says, location=place, path=question.way, remedy=(remedy,))
     last = f", the last of norm {scientific(question.norms[-1])}" if question.norms else ""
     says = (
         f"{none} it was cleared: {plural(series.touched, 'pass', 'passes')} brought it a gradient{last}, and it was "
@@ -137,8 +140,9 @@ def cleared(question: Question) -> WhyReport | None:
     )
     cleared_at = (one.cleared for use in question.users for one in use.patterns)
     return question.described(
-        "cleared", says, path=way, location=trace.location(next((at for at in cleared_at if at is not None), None)),
-        evidence=(f"`{question.optimizer}.zero_grad()` does that.",), remedy=(question.in_between,),
+        "cleared", says, path=question.way, remedy=(question.in_between,),
+        location=trace.location(next((at for at in cleared_at if at is not None), None)),
+        evidence=(f"`{question.optimizer}.zero_grad()` does that.",),
     )  # fmt: skip
 
 
@@ -153,7 +157,7 @@ def refused(question: Question) -> WhyReport | None:
         return question.described("refused", says, remedy=(refusals[0].remedy,), location=refusals[0].location)
     if trace.state == "failed":
         says = f"{question.grad} is None because the run failed before any backward: {trace.error}."
-        return question.described("run failed", says, path=live_way(question.facts))
+        return question.described("run failed", says, path=partial(live_way, question.facts))
     return None
 
 
@@ -167,7 +171,7 @@ def asked_for_others(question: Question) -> WhyReport | None:
         "it was restricted to other tensors, by `autograd.grad(...)` or `backward(inputs=...)`"
     )  # fmt: skip
     says = f"{question.grad} is None although a graph leads to {question.name}: {why}."
-    return question.described("not asked for", says, path=question.way(), remedy=("loss.backward()",))
+    return question.described("not asked for", says, path=question.way, remedy=("loss.backward()",))
 
 
 def not_from_this_loss(question: Question) -> WhyReport | None:
@@ -180,11 +184,11 @@ def not_from_this_loss(question: Question) -> WhyReport | None:
             title="", state="finished", cell=Cell("", None, ()), seconds=0.0, own_seconds=0.0, cuts=(facts.cut,),
             locations=facts.locations,
         )  # fmt: skip
-        path = (*cut_way(read, None, facts.cut, question.name)[:-1], PathStep(label=facts.loss, kind="loss"))
-        return _ended(question, read, facts.cut, f"cut its path to {facts.loss}", path=path)
+        steps = (*cut_way(read, None, facts.cut, question.name)[:-1], PathStep(label=facts.loss, kind="loss"))
+        return _ended(question, read, facts.cut, f"cut its path to {facts.loss}", path=lambda: steps)
     says = f"{question.grad} is None because {facts.loss} was not computed from {question.name}."
     return question.described(
-        "not part of the loss", says, evidence=(question.copies,), remedy=(UNTRACED,), path=live_way(facts)
+        "not part of the loss", says, evidence=(question.copies,), remedy=(UNTRACED,), path=partial(live_way, facts)
     )
 
 
@@ -198,7 +202,7 @@ def gone_through(question: Question) -> WhyReport | None:
               "asked for by `backward(inputs=…)`"]  # fmt: skip
     says = f"{question.grad} is None although a backward went through {facts.path.end}: {', or '.join(causes)}."
     checks = [f"Check one call, which shows what it returns: `tm.check({name}, …)`." for name in facts.path.custom[:1]]
-    return question.described("cleared", says, remedy=(*checks, question.in_between), path=live_way(facts))
+    return question.described("cleared", says, remedy=(*checks, question.in_between), path=partial(live_way, facts))
 
 
 def no_backward_yet(question: Question) -> WhyReport | None:
@@ -212,7 +216,7 @@ def no_backward_yet(question: Question) -> WhyReport | None:
         f"back to it{over}."
     )
     call = f"{as_code(way.end)}.backward()" if way.is_scalar else f"{as_code(way.end)}.sum().backward()"
-    return question.described("no backward yet", says, remedy=(call,), path=live_way(question.facts))
+    return question.described("no backward yet", says, remedy=(call,), path=partial(live_way, question.facts))
 
 
 def unused(question: Question) -> WhyReport | None:
@@ -224,7 +228,7 @@ def unused(question: Question) -> WhyReport | None:
         f"{question.grad} is None because no path leads from the loss to it: {passes_words(trace)} went by without it."
     )
     remedy = (f"Use {question.name} in `forward`, or freeze it: `{as_code(question.name)}.requires_grad_(False)`",)
-    return question.described("unused", says, evidence=(BEFORE,), remedy=remedy, path=live_way(question.facts))
+    return question.described("unused", says, evidence=(BEFORE,), remedy=remedy, path=partial(live_way, question.facts))
 
 
 def nothing_known(question: Question) -> WhyReport:
@@ -233,4 +237,6 @@ def nothing_known(question: Question) -> WhyReport:
     says = f"{question.grad} is None because no backward has reached {name} since it was made, or since it was cleared."
     rests = f"No variable with a graph was computed from it ({facts.searched} searched)."
     evidence = (rests, question.copies, BEFORE, question.unseen)
-    return question.described("nothing known", says, evidence=evidence, remedy=(UNTRACED,), path=live_way(facts))
+    return question.described(
+        "nothing known", says, evidence=evidence, remedy=(UNTRACED,), path=partial(live_way, facts)
+    )

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from tensormagic.diagnoses.graph_cuts import call_words
-from tensormagic.diagnoses.paths import cuts_in, neighbours, reached
-from tensormagic.diagnoses.rule import optimizer_code, optimizers_of
+from tensormagic.diagnoses.paths import neighbours
+from tensormagic.diagnoses.rule import optimizer_code
+from tensormagic.diagnoses.why_run import KnownRun
 from tensormagic.reports import (
     Cut,
     Finding,
@@ -28,13 +29,6 @@ from tensormagic.words import capitalised, listed
 
 MOST_STOPS = 12  # drawn; of a longer way the middle is folded
 _ENDS = 4  # stops that are drawn at each end then
-
-
-def leaf_index(graph: Graph, name: str) -> int | None:
-    """Return the node that collects the gradient of the leaf of that name, or made the tensor of that name."""
-    kinds = ("accumulate", "op", "custom")
-    found = sorted((kinds.index(node.kind), node.index) for node in graph.nodes if node.variable == name)
-    return found[0][1] if found else None
 
 
 def traced_way(trace: TraceReport, graph: Graph, start: int, bad: Sequence[int] = ()) -> tuple[PathStep, ...]:
@@ -59,11 +53,6 @@ def _upwards(graph: Graph, start: int, through: set[int]) -> list[int]:
     if through and first:
         return first[:-1] + _shortest(feeders, first[-1], set(graph.roots))
     return first or [start]
-
-
-def upstream(graph: Graph, start: int) -> set[int]:
-    """Return the nodes whose gradients go into that of a node, and the node itself."""
-    return reached(neighbours(graph)[0], [start])
 
 
 def _shortest(feeders: dict[int, list[int]], start: int, aims: set[int]) -> list[int]:
@@ -129,7 +118,13 @@ class Question:
     """One tensor, and what is known of it."""
 
     facts: GradientFacts  # What the tensor itself tells.
-    trace: TraceReport | None = None  # The last traced run; None where there is none.
+    known: KnownRun  # The last traced run, or none.
+    drawn: bool = True  # Whether ways are wanted: of a module's parameters none is shown.
+
+    @property
+    def trace(self) -> TraceReport | None:
+        """The last traced run; None where there is none."""
+        return self.known.trace
 
     @property
     def name(self) -> str:
@@ -150,8 +145,7 @@ class Question:
     @property
     def series(self) -> ParameterSeries | None:
         """What the traced run brought it; None where the run did not know it."""
-        known = self.run.parameters if self.run is not None else ()
-        return next((one for one in known if one.name == self.name and one.shape == self.facts.shape), None)
+        return self.known.series(self.name, self.facts.shape) if self.run is not None else None
 
     @property
     def optimizer(self) -> str:
@@ -172,10 +166,7 @@ class Question:
     @property
     def users(self) -> list[OptimizerUse]:
         """The optimizers that held it in the run."""
-        trace, series = self.trace, self.series
-        if trace is None or series is None:
-            return []
-        return [use for use in optimizers_of(trace) if trace.parameters.index(series) in use.holds]
+        return self.known.users(self.series) if self.series is not None else []
 
     @property
     def clearing(self) -> str:
@@ -201,18 +192,14 @@ class Question:
     @property
     def graph(self) -> tuple[Graph, int] | None:
         """The graph of the run that leads to it, and its node there."""
-        for graph in self.run.graphs if self.run is not None else ():
-            if (index := leaf_index(graph, self.name)) is not None:
-                return graph, index
-        return None
+        return self.known.node(self.name) if self.run is not None else None
 
     @property
     def cut(self) -> tuple[Graph | None, Cut] | None:
         """What cut it off from everything that backward went through, one that detached something first."""
         if self.run is None:
             return None
-        found: list[tuple[Graph | None, Cut]] = [*cuts_in(self.run), *((None, cut) for cut in self.run.cuts)]
-        mine = [pair for pair in found if any(one.name == self.name for one in pair[1].left_out)]
+        mine = self.known.cuts(self.name)
         return min(mine, key=lambda pair: (pair[1].target is None, pair[1].selects), default=None)
 
     @property
@@ -254,13 +241,13 @@ class Question:
         *,
         evidence: tuple[str, ...] = (),
         remedy: tuple[str, ...] = (),
-        path: tuple[PathStep, ...] = (),
+        path: Callable[[], tuple[PathStep, ...]] = tuple,
         location: Location | None = None,
     ) -> WhyReport:
-        """Return the answer."""
+        """Return the answer; ``path`` makes the way, where one is drawn."""
         return WhyReport(
             name=self.name, reason=reason, answer=answer, evidence=tuple(filter(None, evidence)), facts=self.facts,
-            remedy=tuple(filter(None, remedy)), path=path, location=location,
+            remedy=tuple(filter(None, remedy)), path=path() if self.drawn else (), location=location,
             source=run_words(self.trace) if self.is_seen else "",
         )  # fmt: skip
 

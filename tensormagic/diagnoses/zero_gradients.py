@@ -228,7 +228,9 @@ class _Blame:
         for index in range(len(dead) - 1, -1, -1):  # what sends a node its gradient was made after it
             # The last bias of a model whose outputs are subtracted from each other is meant to be so: all are not.
             is_leaf = self._graph.nodes[index].kind == "accumulate"
-            if dead[index] and self._is_hooked(index):
+            # More than zero is sent to it, and a hook makes zeros of that before it is received.
+            hooked = str(index) in self._graph.hooked or len(self._feeders.get(index, ())) == 1
+            if dead[index] and hooked and self._is_sent.get(index, False):
                 ends[index] = None if is_leaf else (index, _HOOK)  # who puts it on a parameter freezes it
             elif dead[index] and (not is_leaf or nothing_learns) and self._add_up_to_zero(index, frames):
                 # Of a leaf, the op at which the ways of all that it receives come together, the nearest to it.
@@ -244,12 +246,6 @@ class _Blame:
                 seen = [end for end in seen if end[0] in ops] if len(ops) == 1 and None not in above else []
                 ends[index] = min(seen, default=None)
         return ends
-
-    def _is_hooked(self, index: int) -> bool:
-        """Whether what is sent to a node is more than zero, and a hook makes zeros of it before it receives it."""
-        return self._is_sent.get(index, False) and (
-            str(index) in self._graph.hooked or len(self._feeders.get(index, ())) == 1
-        )
 
     def _add_up_to_zero(self, index: int, frames: list[Frame]) -> bool:
         """Whether parts of what an op or a leaf receives are more than zero, and exactly zero together."""

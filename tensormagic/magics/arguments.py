@@ -11,6 +11,7 @@ import ast
 import difflib
 import keyword
 import re
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -202,7 +203,7 @@ def expressions(parts: list[str]) -> list[str]:
             if found and re.match(r"=[^=]", rest):
                 told = f"run it on its own line, and give {found[-1]} here"
                 raise UsageError(f"'{found[-1]} {rest}' is an assignment: {told}")
-            raise UsageError(f"{rest!r} is not a Python expression")
+            raise UsageError(_why_not(rest) or f"{rest!r} is not a Python expression")
         found += _parted(" ".join(parts[:length]))
         parts = parts[length:]
     return found
@@ -217,17 +218,30 @@ def _parted(text: str) -> list[str]:
 
 
 def check_expression(text: str) -> None:
-    """Raise UsageError where ``text`` is no Python expression."""
-    if not _is_expression(text):
-        raise UsageError(f"{text!r} is not a Python expression")
+    """Raise UsageError where ``text`` is no Python expression, or one that only runs inside a function."""
+    if why := _why_not(text):
+        raise UsageError(why)
 
 
 def _is_expression(text: str) -> bool:
+    return not _why_not(text)
+
+
+def _why_not(text: str) -> str:
+    """Return why a magic cannot evaluate ``text``; empty where it can."""
     try:
         ast.parse(text, mode="eval")
     except (SyntaxError, ValueError):
-        return False
-    return True
+        return f"{text!r} is not a Python expression"
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # whoever evaluates it shows them
+            compile(text, "<string>", "eval", dont_inherit=True)
+    except (SyntaxError, ValueError) as error:  # it can be parsed, but has an await or a yield
+        waits = "async" in (words := getattr(error, "msg", str(error))) or "await" in words
+        told = "; run it on its own line, bind its result to a name, and give that here" if waits else ""
+        return f"{text!r} cannot be evaluated here: {words}{told}"
+    return ""
 
 
 def unquoted(path: str | None) -> str | None:

@@ -26,6 +26,8 @@ Passed = Callable[[str, int, int], None]
 class CellSyntaxError(Exception):
     """A cell that is not Python, shown as without the magic: the error alone, without the frames that lead to it.
 
+    Some of it only the compiler sees, a ``return`` outside a function for one: what stands above has run then.
+
     IPython shows all frames of a `SyntaxError` that is raised while a cell runs, and lets other classes say themselves
     how they are shown.
     """
@@ -37,6 +39,9 @@ class CellSyntaxError(Exception):
 
     def _render_traceback_(self) -> list[str]:
         return self._lines
+
+
+CellSyntaxError.__name__ = SyntaxError.__name__  # what a report, and a kernel's reply, call it
 
 
 class CellSource:
@@ -58,13 +63,7 @@ class CellSource:
         dropped = "\n" * (_blank_lines(cell) - _blank_lines(transformed))  # by IPython, at the top of the cell
         source = f"# {first_line}\n{dropped}{transformed}"
         self._filename = name_of_cell(shell, source, cell)
-        wrong = None
-        try:
-            self._tree = shell.transform_ast(shell.compile.ast_parse(source, filename=self._filename))
-        except SyntaxError as error:
-            wrong = CellSyntaxError(shell, error)
-        if wrong is not None:  # raised here, not above: the first error would be shown as its cause
-            raise wrong
+        self._tree = self._python(lambda: shell.transform_ast(shell.compile.ast_parse(source, self._filename)))
         self.cell: Cell = Cell(
             self._filename, cell_number(shell, self._filename), (first_line, *source.rstrip("\n").split("\n")[1:])
         )
@@ -117,7 +116,15 @@ class CellSource:
             exec(code, self._shell.user_global_ns, self._shell.user_ns)  # noqa: S102  (running the cell is the point)
 
     def _compiled(self, tree: ast.AST, mode: str) -> Any:
-        return self._shell.compile(tree, self._filename, mode)
+        return self._python(self._shell.compile, tree, self._filename, mode)
+
+    def _python(self, read: Callable[..., Any], *given: Any) -> Any:
+        """Return what parses or compiles the cell; where it is not Python, the error is the cell's own."""
+        try:
+            return read(*given)
+        except SyntaxError as error:
+            wrong = CellSyntaxError(self._shell, error)
+        raise wrong  # here, not above: the first error would be shown as its cause
 
 
 def _blank_lines(text: str) -> int:

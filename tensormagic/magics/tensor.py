@@ -102,7 +102,7 @@ def _evaluated(shell: Any, expression: str) -> Any:
 def _inspect(shell: Any, expression: str, found: Any, chosen: dict[str, Any]) -> Report:
     """Return the report of a tensor, or the table of a collection that holds some."""
     __tracebackhide__ = True
-    if not requirements.is_tensor(found.value) and (table := _collection(shell, expression, found.value)):
+    if not _is_one(found.value) and (table := _collection(shell, expression, found.value)):
         return table
     name = binding(expression) if _is_one(found.value) else expression
     # No name for the namespace: the error that a refusal leaves would hold everything in it.
@@ -124,7 +124,7 @@ def _with_hooks_in_cells(shell: Any, report: TensorReport) -> TensorReport:
 
 
 def _collection(shell: Any, expression: str, value: Any) -> TensorTable | None:
-    """Return the tensors inside a collection, the first few in full; None where it holds none, or is an array."""
+    """Return the tensors inside a collection, the first few in full; None where it holds none."""
     path = binding(expression)
     table = api.tensors({path: value}, title=expression, panels=MOST_PANELS, around=shell.user_ns)
     if hasattr(type(value), "named_modules"):

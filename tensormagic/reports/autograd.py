@@ -118,6 +118,7 @@ class GradientFacts:
     optimizer: str = ""  #: The name of the optimizer that holds it; empty where none with a name does.
     cut: Cut | None = None  #: What ended its way to that loss, as the source shows it; None where that is not certain.
     locations: tuple[Location, ...] = ()  #: The lines that the cut points to.
+    hooks: tuple[Hook, ...] = ()  #: Hooks on it, which are called with its gradient.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

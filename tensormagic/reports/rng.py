@@ -22,8 +22,9 @@ class GeneratorState:
     algorithm: str  #: ``"MT19937"``, ``"Philox"``, ``"PCG64"`` …
     device: str = "cpu"  #: Where it draws.
     seed: str = ""  #: What it was seeded with, as a user would write it; empty where that is unknown.
-    #: ``"chosen"``: a seed that somebody wrote down; ``"entropy"``: one of the system's, which no second run will have;
-    #: ``"default"``: never seeded, and the same in every run (a new ``torch.Generator()``); ``"unknown"``.
+    #: ``"chosen"``: a seed that somebody wrote down; ``"entropy"``: probably one of the system's, which no second run
+    #: will have, as it is too large to be written down; ``"default"``: never seeded, and the same in every run (a new
+    #: ``torch.Generator()``); ``"unknown"``: with a seed, one as large that another generator may have drawn.
     seeding: Seeding = "unknown"
     drawn: int | None = None  #: How many numbers it has given since that seed; None where that is unknown.
     bits: int = 32  #: Of each of these numbers: 32 or 64.
@@ -54,6 +55,7 @@ class Draw:
     since: int | None  #: Likewise: the line after which it was, where only that is known; else as ``location``.
     values: int | None  #: How many elements the call filled, or numbers NumPy and Python took; None: unknown.
     digest: str  #: Of the state afterwards.
+    seed: str = ""  #: With what torch was seeded there; empty of draws, and where that is unseen.
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,7 @@ class RngRunReport(Report):
         return None if index is None else self.locations[index]
 
 
-Difference = Literal["none", "start", "state", "call", "values", "end"]
+Difference = Literal["none", "start", "seed", "state", "call", "values", "end"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,9 +105,10 @@ class RngComparison(Report):
     kind_name: ClassVar[str] = "rng comparison"
 
     names: tuple[str, str]  #: What the runs are called.
-    #: ``"none"``; ``"start"``: a generator that was drawn from stood elsewhere when the run began; ``"state"``: the
-    #: same call, but its generator was set otherwise; ``"call"``: another call, line or generator; ``"values"``:
-    #: another number of values; ``"end"``: one run ends before.
+    #: ``"none"``; ``"start"``: a generator that was drawn from stood elsewhere when the run began; ``"seed"``: both
+    #: runs seeded it, or set its state, and otherwise; ``"state"``: the same call, but its generator was set otherwise;
+    #: ``"call"``: another call, line or generator; ``"values"``: another number of values; ``"end"``: one run ends
+    #: before.
     difference: Difference = "none"
     same: int = 0  #: How many draws are the same before it.
     generator: str = ""  #: Name of the generator that differs first; empty where none does.

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import collections
+import concurrent.futures
 import re
 
+import numpy as np
 import pytest
 import torch
 
@@ -19,6 +22,21 @@ def ask_anew():
     requirements.require_torch.cache_clear()
     yield
     requirements.require_torch.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (concurrent.futures.Future(), "a concurrent.futures.Future"),
+        (np.random.RandomState(0), "a numpy.random.RandomState"),
+        (torch.optim.SGD([torch.ones(1)]), "a torch.optim.SGD"),
+        (torch.Size([1]), "a torch.Size of 1"),
+        (collections.Counter(), "a collections.Counter of 0"),
+    ],
+)
+def test_a_class_is_named_as_a_user_imports_it(value, words):
+    """By the outermost module that has it, not by the file that it is written in."""
+    assert what(value) == words
 
 
 @pytest.mark.parametrize("version", ["2.10", "2.10.0", "2.13.0+cpu", "2.11.0a0+git1234", "3.0.1", "10.0"])

@@ -48,7 +48,7 @@ def a_fake_that_is_detached_for_both_losses():
 
 
 @ill("TM316", severity="warning", line="od.step()", related=("bce(dis(fake), REAL).backward()",), subject="od",
-     says=("gradients of two losses, in 4 of its 5 steps", "`od.zero_grad()`"))  # fmt: skip
+     says=("gradients of two losses, in at least 4 of its 5 steps", "`od.zero_grad()`"))  # fmt: skip
 def a_discriminator_that_is_cleared_too_early():
     """Both are cleared at the top; the generator's loss then goes through it (Lightning-AI/pytorch-lightning#591)."""
     gen, dis, og, od = _pair()
@@ -82,7 +82,7 @@ def a_critic_that_keeps_what_the_actor_s_loss_left():
     return trace.report
 
 
-@ill("TM316", severity="warning", line="judge_optimizer.step()", says=("in 5 of its 6 steps",))
+@ill("TM316", severity="warning", line="judge_optimizer.step()", says=("in at least 5 of its 6 steps",))
 def a_domain_classifier_that_learns_to_be_fooled():
     """The features are to fool it; what is left in its gradients makes it help them."""
     features, judge = mlp(64, 16, 16), mlp(16, 1)

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import tensormagic as tm
-from tests.corpus.cases import ill
+from tests.corpus.cases import healthy, ill
 from tests.corpus.data import batches, train_classifier
 
 
@@ -151,4 +151,78 @@ def a_step_without_parentheses():
             optimizer.zero_grad()
             loss.backward()
             optimizer.step  # noqa: B018  (no call)
+    return trace.report
+
+
+@ill("TM601", severity="note", subject="net.experts.2.weight", says=("A router may never have chosen it",))
+def an_expert_that_its_router_never_chooses():
+    """Others are chosen now and then: which, the data say."""
+
+    class Experts(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.experts = nn.ModuleList(nn.Linear(4, 4) for _ in range(3))
+            self.head = nn.Linear(4, 2)
+
+        def forward(self, x):
+            return self.head(self.experts[int(x.mean() > 0)](x))
+
+    net = Experts()
+    optimizer = torch.optim.Adam(net.parameters())
+    with tm.trace(namespace={"net": net}) as trace:
+        for step in range(6):
+            loss = F.cross_entropy(net(torch.randn(8, 4).abs() * (-1) ** step), torch.arange(8) % 2)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    return trace.report
+
+
+@ill("TM602", severity="note", subject="log_vars", line="optimizer.step()", says=(
+    "log_vars gets gradients in every step, but it is in no optimizer", '({"params": [log_vars]'))  # fmt: skip
+def weights_of_losses_that_nothing_learns():
+    """They are a plain leaf, and the optimizer was given those of the model alone."""
+    net, log_vars = nn.Linear(6, 4), torch.zeros(2, requires_grad=True)
+    optimizer = torch.optim.Adam(net.parameters(), lr=1e-3)
+    with tm.trace(namespace={"net": net, "log_vars": log_vars}) as trace:
+        for _ in range(5):
+            first, second = net(torch.randn(32, 6)).split(2, 1)
+            losses = torch.stack([F.mse_loss(first, torch.randn(32, 2)), second.square().mean()])
+            loss = ((-log_vars).exp() * losses + log_vars).sum()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    return trace.report
+
+
+@ill("TM606", severity="note", subject="net", says=("net is trained in eval mode",))
+def biases_of_a_frozen_network_in_eval_mode():
+    """Dropout is off on purpose, it may be: nearly all of the weights are frozen."""
+    net = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Dropout(0.1), nn.Linear(16, 2)).eval()
+    for name, parameter in net.named_parameters():
+        parameter.requires_grad_(name.endswith("bias"))
+    optimizer = torch.optim.AdamW([one for one in net.parameters() if one.requires_grad], lr=1e-2)
+    with tm.trace(namespace={"net": net}) as trace:
+        for _ in range(4):
+            loss = F.cross_entropy(net(torch.randn(8, 8)), torch.arange(8) % 2)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    return trace.report
+
+
+@healthy(nearly="TM602")
+def points_of_an_equation_with_derivatives():
+    """The points ask for gradients, because the equation has derivatives by them; nobody trains them."""
+    net = nn.Sequential(nn.Linear(2, 16), nn.Tanh(), nn.Linear(16, 1))
+    optimizer = torch.optim.Adam(net.parameters(), lr=1e-3)
+    t, x = torch.rand(32, 1, requires_grad=True), torch.rand(32, 1, requires_grad=True)
+    with tm.trace(namespace={"net": net, "t": t, "x": x}) as trace:
+        for _ in range(5):
+            u = net(torch.cat([t, x], 1))
+            u_t, u_x = torch.autograd.grad(u.sum(), (t, x), create_graph=True)
+            loss = (u_t + x * u_x).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
     return trace.report

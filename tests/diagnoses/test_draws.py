@@ -22,7 +22,8 @@ def test_a_run_is_told_of_once_with_all_its_lines():
     """One note, whatever the number of draws; the first line, and the others beside it."""
     (found,) = unseeded_draws(traced(draw("dropout", 1000), draw("randn", 20, 1)))
     assert found.message == (
-        "dropout and randn drew 1020 times on 2 lines from an unseeded generator: the next run gives different numbers."
+        "dropout and randn drew 1020 times on 2 lines from a probably unseeded generator: then the next run gives "
+        "different numbers."
     )
     assert (found.severity, found.location) == ("note", LINE)
     assert [(line.what, line.location) for line in found.related] == [("randn, 20 times", MADE)]

@@ -230,12 +230,59 @@ def test_a_gradient_that_is_there():
 
 
 def test_zeros_without_a_trace():
-    """Honest: either backward brought them, or they were set."""
+    """Honest: either backward brought them, or they were set, in one of two ways."""
     w = leaf()
     (w * 0).sum().backward()
     report = ask(w, {"w": w})
     assert report.reason == "zero"
-    assert "Either backward brought zeros" in report.evidence[0]
+    assert report.answer == "Every element of w.grad is exactly zero."
+    assert report.evidence[0] == (
+        "Either backward brought zeros (a dead ReLU, a mask, a factor of zero, a hook), or it was set to zero: "
+        "`zero_grad(set_to_none=False)` and `grad.zero_()` do that."
+    )
+
+
+def wipe(grad):
+    return grad * 0
+
+
+def wipe_late(w):
+    w.grad.zero_()
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["tensor hook", "post-accumulate hook"])
+def test_a_hook_on_the_tensor_may_have_made_the_zeros(late, request):
+    """It is named first, as `%tensor` lists it, and what else could be follows."""
+    w = leaf()
+    w.register_post_accumulate_grad_hook(wipe_late) if late else w.register_hook(wipe)
+    (w * 2).sum().backward()
+    report = ask(w, {"w": w})
+    function = wipe_late if late else wipe
+    place = f"test_why.py, line {function.__code__.co_firstlineno}"
+    listed = f"`{function.__name__}` {request.node.callspec.id} ({place})"
+    assert report.answer == f"Every element of w.grad is exactly zero: a hook on w may have made zeros of it, {listed}."
+    assert report.facts.hooks == tm.inspect(w, "w", namespace={"w": w}).autograd.details.hooks
+    assert report.evidence[0].startswith("Otherwise backward brought zeros")
+    assert report.remedy[0].startswith("Look at what the hook returns")
+
+
+def test_a_hook_that_a_run_met():
+    """No op is blamed alone whose gradient a hook erased: one on the leaf, one on the way, one after the leaf."""
+    w, v, u = leaf(), leaf(), leaf()
+    w.register_hook(wipe)
+    u.register_post_accumulate_grad_hook(wipe_late)
+    names = {"w": w, "v": v, "u": u}
+    with tm.trace(namespace=names) as trace:
+        made = v * 3
+        made.register_hook(wipe)
+        ((w * 2) + made + u).sum().backward()
+    on_leaf, on_way, after = (ask(each, names, name, trace=trace.report) for name, each in names.items())
+    assert "exactly zero: a hook on w, `wipe` tensor hook (test_why.py, line " in on_leaf.answer
+    assert "may have made zeros of what mul " in on_leaf.answer
+    assert "a hook (test_why.py, line " in on_way.answer
+    assert "may have made zeros of what add " in on_way.answer
+    assert (on_leaf.reason, on_way.reason, after.reason) == ("zero", "zero", "cleared")
+    assert after.evidence[0].startswith("A hook may have done that: `wipe_late` post-accumulate hook (test_why.py")
 
 
 # -- with one -------------------------------------------------------------------------------------------------------

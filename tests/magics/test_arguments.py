@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+import warnings
 
 import pytest
 from IPython.core.error import UsageError
 
 from tensormagic.magics import about
-from tensormagic.magics.arguments import expressions, pieces, unquoted
+from tensormagic.magics.arguments import check_expression, expressions, pieces, unquoted
 from tests.support.kernel import ROOT
 
 
@@ -73,6 +74,22 @@ def test_what_is_no_expression_is_refused(parts):
     """The piece that begins none is named."""
     with pytest.raises(UsageError, match="is not a Python expression"):
         expressions(parts)
+
+
+@pytest.mark.parametrize("text", ["await x", "(yield x)", "[await y for y in x]", "f(a=1, a=2)"])
+def test_what_only_the_compiler_refuses_is_refused(text):
+    """It can be parsed, but not run on a magic's line."""
+    for check in (lambda: expressions(text.split()), lambda: check_expression(text)):
+        with pytest.raises(UsageError, match=f"^'{re.escape(text)}' cannot be evaluated here: ") as refused:
+            check()
+        assert ("run it on its own line" in str(refused.value)) == ("await" in text)
+
+
+def test_cutting_a_line_warns_of_nothing():
+    """Python's warnings on an expression are for whoever evaluates it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert expressions(["x", "is", "1"]) == ["x is 1"]
 
 
 def parse(line):

@@ -206,14 +206,24 @@ def test_interactivity_all_shows_every_expression(shell, magic):
     assert "second" in text
 
 
-def test_a_syntax_error_is_the_cells_own(shell, magic):
-    """A cell that cannot be parsed fails with its own SyntaxError, shown without a frame of IPython's or ours."""
-    error = run(shell, magic, "a = 1\nb = = 2").error_in_exec
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("b = = 2", "invalid syntax"),
+        ("return 5", "'return' outside function"),  # only the compiler sees these
+        ("(yield 5)", "'yield' outside function"),
+        ("break", "'break' outside loop"),
+    ],
+)
+def test_a_syntax_error_is_the_cells_own(shell, magic, line, message):
+    """A cell that is not Python fails with its own SyntaxError, shown without a frame of IPython's or ours."""
+    error = run(shell, magic, f"a = 1\n{line}").error_in_exec
     assert isinstance(error, CellSyntaxError)
     assert error.lineno == 3
     described = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(error._render_traceback_()))
-    assert "b = = 2" in described
-    assert "SyntaxError: invalid syntax" in described
+    assert line in described
+    assert f"SyntaxError: {message}" in described
+    assert type(error).__name__ == "SyntaxError"
     assert "tensormagic" not in described
     assert len(described.strip().splitlines()) <= SYNTAX_ERROR_LINES
 

@@ -104,6 +104,15 @@ def test_two_runs_compared(cell, names):
     assert isinstance(names["parted"], RngComparison)
 
 
+def test_two_runs_that_seed_first(cell, names):
+    """How the generator stood before makes no difference, nor does it that one run was given the seed that it had."""
+    for name, before, seed in (("one", 5, 0), ("again", 0, 0), ("other", 5, 1)):
+        torch.manual_seed(before)
+        cell(f"%%rng --into {name}\ntorch.manual_seed({seed})\ntorch.rand(2)")
+    assert "one and again drew the same: 1 draw." in cell("%compare one again --text").out
+    assert "one seeds torch, CPU with 0, other with 1." in cell("%compare one other --text").out
+
+
 def test_two_saved_runs(cell, names, tmp_path):
     """Files that --save wrote."""
     cell(CELL)

@@ -41,6 +41,18 @@ def test_an_array_is_a_line_as_a_tensor_is(cell):
     ]
 
 
+def test_a_masked_array_is_the_elements_that_count(cell):
+    """A masked one stands as NumPy prints it, and is left out of the numbers."""
+    cell("import numpy as np\nfew = np.ma.masked_array([1.0, -2.0, 99.0], [0, 0, 1])")
+    cell("many = np.ma.masked_array([*range(20), 1e9], [False] * 20 + [True])")
+    cell("text = np.ma.masked_array(['a', 'b'], [0, 1])")
+    few, many, text = cell("%tensor few many text --line").out.splitlines()
+    assert few.endswith("[1, −2, --]")
+    assert " 19] " in many
+    assert many.endswith("of the 20 elements that count")
+    assert text.endswith("['a' --]")
+
+
 @pytest.mark.parametrize("others", ["--save x.html", "--into r", "--figure", "--slide --picture", "--at 1,:"])
 def test_a_line_and_nothing_else(cell, others):
     """An option that only a panel has a use for is refused, not passed over."""

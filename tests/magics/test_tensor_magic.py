@@ -45,7 +45,7 @@ def test_below_a_picture_of_several_each_panel_is_folded(cell):
 def test_tensors_without_common_memory_say_so_in_one_line(cell):
     """Nothing to draw: a sentence, then the panels."""
     first, *panels = cell("%tensor -a a + 1").shown
-    assert first["text/plain"].endswith("-a and a + 1 share no memory: each has its own storage.\n")
+    assert first["text/plain"].endswith("-a and a + 1 share no memory: they lie in different storages.\n")
     assert len(panels) == 2
 
 
@@ -271,6 +271,17 @@ def test_what_is_no_tensor(cell, line, message):
     ran = cell(f"%tensor {line}")
     assert isinstance(ran.error, UsageError)
     assert str(ran.error) == message
+
+
+def test_a_masked_array_is_no_collection(cell):
+    """It has a mask beside its elements, and is shown in full all the same: a list would name the same line again."""
+    cell("import numpy as np; masked = np.ma.masked_array([1.0, 2.0, 99.0], [0, 0, 1])")
+    (shown,) = cell("%tensor masked").shown
+    text = shown["text/plain"]
+    assert "one in full" not in text
+    assert "min 1 ██ max 2" in text
+    assert "of the 2 elements that count" in text
+    assert "masked.mask" in text
 
 
 @pytest.mark.parametrize("line", ["a +", "a; b", "a == ", "(a", "for", "a b c ]"])

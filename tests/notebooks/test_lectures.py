@@ -62,7 +62,7 @@ SHOWN = {
         "readings": ["in the middle: [20.0, 40.0, 60.0]", "at the leaf: [200.0, 400.0, 500.0]"],
     },
     "13_randomness": {
-        "seeds": ["torch, CPU 42", "numpy.random the system's, different in each run"],
+        "seeds": ["torch, CPU 42", "numpy.random probably the system's"],
         "drawn": ["torch, CPU 42 3 × 32 bits", "numpy.random 42 4 × 32 bits", "random 42 2 × 32 bits"],
         "step": ["uniform_ 4 times", "randperm, 32 values", "bernoulli_", "numpy.random: drew"],
         "compare": ["After 3 draws that are the same", "monday randperm, 64 values", "tuesday randint, 1 value"],
@@ -90,7 +90,7 @@ SHOWN = {
         "b16": ["False False False", "The function F.dropout has no argument generator"],
         "b17": ["The padding modes are constant, reflect, replicate and circular"],
         "b18": ["The function quantile() takes no (Tensor, q=list)"],
-        "b19": ["TM701", "numpy.random was seeded by the system"],
+        "b19": ["TM701", "numpy.random was probably seeded by the system"],
         "b20": ["generator 0 3 × 32 bits"],
     },
     "17_errors": {
@@ -102,7 +102,7 @@ SHOWN = {
     "19_several_questions": {
         "run": ["CELL 3, LINE 5: batch += 0.2 * torch.randn_like(batch) (2 findings about one line)",
                 "Writing to batch changes 4096 of the 115 008 elements of images",
-                "randn_like drew 28 times from an unseeded generator", "── gpumem ──", "── in-place writes ──",
+                "randn_like drew 28 times from a probably unseeded generator", "── gpumem ──", "── in-place writes ──",
                 "── random numbers ──"],
         "parts": ["['TM201', 'TM701']", "28 steps; 2196 operations; 700 writes; 28 draws"],
         "mended": ["Nothing was found."],

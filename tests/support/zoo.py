@@ -413,7 +413,8 @@ ZOO: dict[str, Specimen] = {
     "array of text": Specimen(lambda: np.array(["ab", "c"]), ("torch has no dtype for NumPy's <U2", "8 B an element")),
     "array of long doubles": Specimen(lambda: np.arange(3, dtype="g") + 0.5, ("0.5, 1.5, 2.5",)),
     "array masked": Specimen(
-        lambda: np.ma.masked_array([1.0, 2.0], mask=[False, True]), ("x.mask", "True where an element does not count")
+        lambda: np.ma.masked_array([1.0, 2.0], mask=[False, True]),
+        ("x.mask", "True where an element does not count", "max 1", "of the 1 element that counts"),
     ),
     "array mapped": Specimen(_memmap, ("five.bin", "opened 'r'", "max 4")),
     "array 0-d": Specimen(lambda: np.array(2.5), ("NumPy array", "()", "2.5")),

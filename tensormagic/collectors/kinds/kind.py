@@ -11,6 +11,7 @@ import torch
 
 from tensormagic.collectors.geometry.layout import text_of
 from tensormagic.reports import NOT_STORED, OUTSIDE, Fact, Placed, StoredList, StoredMap
+from tensormagic.words import plural
 
 # What one kind of tensor has to say about itself, before it becomes a report: the pieces that every kind's file uses.
 #
@@ -86,6 +87,11 @@ def copied(x: torch.Tensor, copy: Callable[[torch.Tensor], torch.Tensor], of_wha
 def has_class(x: object, module: str, name: str) -> bool:
     """Return whether an object is of a class of that name, or of one derived from it; its module is not imported."""
     return any(cls.__name__ == name and cls.__module__.startswith(module) for cls in type(x).__mro__)
+
+
+def counting(number: int) -> str:
+    """Return what to call the elements that a mask leaves: ``the 2 elements that count``."""
+    return f"the {plural(number, 'element')} that {'counts' if number == 1 else 'count'}"
 
 
 def bytes_of(*tensors: torch.Tensor) -> int:

@@ -20,6 +20,7 @@ from tensormagic.collectors.kinds.kind import (
     Values,
     bytes_of,
     copied,
+    counting,
     element_text,
     has_class,
     ragged_map,
@@ -61,13 +62,14 @@ def _describe_masked(x: Any) -> Description:
     valid = int(mask.expand_as(data).sum())
     return Description(
         label="masked tensor",
-        summary=f"{count(valid)} of {plural(data.numel(), 'element')} count; the others are ignored.",
+        summary=f"{count(valid)} of {plural(data.numel(), 'element')} {'counts' if valid == 1 else 'count'}; the rest "
+        "is ignored.",
         facts=(
             Fact("valid", count(valid), percent(valid, data.numel())),
             Fact("masked out", count(data.numel() - valid), "printed as --, left out by its reductions"),
         ),
         parts=parts,
-        values=copied(data, lambda every: every[mask.expand_as(every)], f"the {plural(valid, 'element')} that count"),
+        values=copied(data, lambda every: every[mask.expand_as(every)], counting(valid)),
     )
 
 

@@ -171,23 +171,32 @@ class DrawListener(Looking, Listener, OperationListener):
         finally:
             del guard
         last, each.reading = each.reading, now
-        if now.raw == last.raw:
+        again = now.raw == last.raw
+        if again and (op or not self._seeded_alike(each)):
             return
         noted = self._seeded.pop(each.index, None)
-        numbers = None if op else last.numbers_to(now)
+        numbers = None if op or again else last.numbers_to(now)
         kind: DrawKind = "drew" if op or numbers is not None else "set"
-        since = site if op else self._last_site
-        if kind == "set" and noted is not None and isinstance(each.generator, torch.Generator):
-            seed, seeded_at = noted
-            if each.generator.initial_seed() in {seed, seed + 2**64, seed + 2**64 - 1}:
-                op, since, site = "seed", seeded_at, seeded_at
+        since, seeded = site if op else self._last_site, ""
+        if kind == "set" and noted is not None and _has_seed(each.generator, noted[0]):
+            op, since, site, seeded = "seed", noted[1], noted[1], str(noted[0])
         drawn = values if kind == "drew" and op else numbers
         known = self._sums.setdefault((each.index, kind, op, site, since), [0, 0, self._drawn])
         known[0] += 1
         known[1] = None if drawn is None or known[1] is None else known[1] + drawn
         if len(self._draws) < MOST_DRAWS:
-            self._draws.append(Draw(each.index, kind, op, site, since, drawn, now.digest))
+            self._draws.append(Draw(each.index, kind, op, site, since, drawn, now.digest, seeded))
         self._drawn += 1
+
+    def _seeded_alike(self, each: _Followed) -> bool:
+        """Return whether the first that a run does with a generator is to give it the seed with which it stood there.
+
+        That changes nothing, but in another run it would: two runs that begin with a seed are alike.
+        """
+        if each.index not in self._seeded or any(index == each.index for index, *_ in self._sums):
+            return False
+        default = identity(each.generator) in map(identity, self._defaults.values())
+        return default and _has_seed(each.generator, self._seeded[each.index][0])
 
     def report(self) -> RngRunReport:
         """Return everything known so far."""
@@ -202,3 +211,8 @@ class DrawListener(Looking, Listener, OperationListener):
             gaps=(*self._gaps, *left),
             locations=self._sites.locations,  # last: what is above has its line, also while the run goes on
         )
+
+
+def _has_seed(generator: Any, seed: int) -> bool:
+    """Return whether a generator is torch's and was given this seed: it keeps a negative one as 64 bits."""
+    return isinstance(generator, torch.Generator) and generator.initial_seed() in {seed, seed + 2**64, seed + 2**64 - 1}

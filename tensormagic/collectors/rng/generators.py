@@ -30,7 +30,7 @@ from tensormagic.words import error_text
 # Brown, Random Number Generation with Arbitrary Stride, 1994, as in M. O'Neill's pcg library).
 
 NEVER_SEEDED = 67280421310721
-_ENTROPY_BITS = 96  # NumPy takes 128 bits from the system
+_ENTROPY_BITS = 96  # NumPy takes 128 bits from the system; a seed that was written down is rarely so long
 MOST_LOOKED = 40_000
 _PCG = {"PCG64": 0x2360ED051FC65DA44385DF649FCCF645, "PCG64DXSM": 0xDA942042E4DD58B5}
 _COUNTING = {"Philox", "SFC64"}  # their state has a counter of the numbers

@@ -7,7 +7,7 @@ Nothing of a subclass is called: every attribute is read as `numpy.ndarray` has 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,10 +15,11 @@ import numpy as np
 import torch
 
 from tensormagic.collectors.aliasing.storage_aliases import array_base, owner_of, root_of
-from tensormagic.collectors.kinds import study
-from tensormagic.collectors.kinds.kind import MOST_COPIED
+from tensormagic.collectors.kinds import sizes_of, study
+from tensormagic.collectors.kinds.kind import MOST_COPIED, counting
 from tensormagic.collectors.quiet import quiet
-from tensormagic.collectors.tensors.tensor import collect_tensor, reason_of
+from tensormagic.collectors.tensors.statistics import statistics
+from tensormagic.collectors.tensors.tensor import FEW, as_python, collect_briefly, collect_tensor, reason_of
 from tensormagic.reports import Component, Fact, Gap, KindReport, TensorReport
 from tensormagic.words import count, listed, number_of_bytes, plural
 
@@ -64,6 +65,9 @@ def collect_array(
             element_size=plain.itemsize, nbytes=plain.nbytes, numel=plain.size, version=None, is_view=False,
             data_text=_text(plain), gaps=(Gap("layout and statistics", why),),
         )  # fmt: skip
+    mask = _mask(array)
+    if mask is not None:
+        report = _of_what_counts(report, plain, mask)
     summary, parts = _summary(plain, name), tuple(_components(plain, array, name))
     own = KindReport("numpy", "NumPy array", summary, _facts(plain, array), parts)
     return replace(
@@ -88,8 +92,44 @@ def elements_of(x: Any) -> torch.Tensor:
     with quiet(), torch._C._DisableFuncTorch():
         subject = study(x)
         numbers = subject.numbers
-        same = numbers is not None and numbers.tensor.shape == subject.plain.shape
+        same = numbers is not None and numbers.tensor.shape == sizes_of(subject.plain)
         return numbers.tensor.detach() if numbers is not None and same else subject.plain
+
+
+def few_values(array: Any) -> str:
+    """Return the values of an array that torch can wrap and that holds few, as Python writes them, else nothing.
+
+    A masked one is ``--``, as NumPy prints it.
+    """
+    mask, plain = _mask(array), np.ndarray.view(array, np.ndarray)
+    if mask is None:
+        return collect_briefly(elements_of(array)).data_text
+    if plain.size > FEW:
+        return ""
+    shown = plain.astype(object)
+    shown[mask] = "--"
+    return as_python(shown.tolist())
+
+
+def _mask(array: Any) -> np.ndarray | None:
+    """Return the mask of a masked array, True where an element does not count; None where all of them do."""
+    mask = array._mask if isinstance(array, np.ma.MaskedArray) else None  # type: ignore[attr-defined]
+    return mask if isinstance(mask, np.ndarray) and mask.dtype == np.bool_ and mask.any() else None
+
+
+def _of_what_counts(report: TensorReport, plain: np.ndarray, mask: np.ndarray) -> TensorReport:
+    """Return the report of a masked array, with the numbers and the text of its elements that count."""
+    report = replace(report, data_text=_text(np.ma.array(plain, mask=mask), str), slices=())
+    if report.statistics is None:
+        return report
+    if plain.size > MOST_COPIED:
+        why = "the elements that count can only be had as a copy, which would be large"
+        return replace(report, statistics=None, gaps=(*report.gaps, Gap("statistics", why)))
+    found = statistics(torch.from_numpy(plain[~mask]))
+    magnitudes = "the magnitudes of " if found.of_what == "magnitudes" else ""
+    of_what = magnitudes + counting(plain.size - int(mask.sum()))
+    places: dict[str, Any] = dict.fromkeys(("first_nan", "first_positive_infinity", "first_negative_infinity"))
+    return replace(report, statistics=replace(found, of_what=of_what, **places))
 
 
 def _role(array: Any, others: Mapping[str, object]) -> str:
@@ -134,12 +174,12 @@ def _over_root(plain: np.ndarray, array: Any) -> torch.Tensor:
     return empty.set_(storage, start // plain.itemsize, tensor.shape, tensor.stride())
 
 
-def _text(plain: np.ndarray) -> str:
+def _text(plain: np.ndarray, told: Callable[[np.ndarray], str] = np.array_repr) -> str:
     """Return values as NumPy prints them; not of objects, whose own code would do the printing."""
     if plain.dtype.hasobject:
         return ""
     with np.printoptions(threshold=200, edgeitems=3, linewidth=100):
-        lines = np.array_repr(plain).splitlines()
+        lines = told(plain).splitlines()
     return "\n".join(lines if len(lines) <= _TEXT_LINES else [*lines[: _TEXT_LINES - 1], "…"])
 
 

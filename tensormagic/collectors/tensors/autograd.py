@@ -100,7 +100,7 @@ def autograd_details(
             output_number=x.output_nr,
             because=_because(x, others, name),
             grad_because=_grad_because(x, name),
-            hooks=tuple(_hooks(x))[:MOST_HOOKS],
+            hooks=tuple(hooks_of(x))[:MOST_HOOKS],
             saved=() if node is None else saved_states(node, names),
             path=None if node is None else path_of(node, names, others),
         )
@@ -134,7 +134,8 @@ def _grad_because(x: torch.Tensor, name: str) -> str:
     return "no backward() has reached it since it was made, or since zero_grad() cleared it"
 
 
-def _hooks(x: torch.Tensor) -> Iterator[Hook]:
+def hooks_of(x: torch.Tensor) -> Iterator[Hook]:
+    """Yield the hooks that are called with the gradient of a tensor."""
     kinds = (("tensor hook", "_backward_hooks"), ("post-accumulate hook", "_post_accumulate_grad_hooks"))
     for kind, attribute in kinds:
         for hook in list((getattr(x, attribute, None) or {}).values()):

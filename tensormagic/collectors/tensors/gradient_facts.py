@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import islice
 from typing import Any, cast
 
 import torch
@@ -17,7 +19,7 @@ from tensormagic.collectors.kinds import sizes_of
 from tensormagic.collectors.objects.children import has_history, held_by, is_kind, is_readable, is_stale
 from tensormagic.collectors.objects.namespace import Walk, modules_in, nearest
 from tensormagic.collectors.quiet import dispatches_to_python, local_shard, quiet
-from tensormagic.collectors.tensors.autograd import autograd, names_made, saved_states
+from tensormagic.collectors.tensors.autograd import MOST_HOOKS, autograd, hooks_of, saved_states
 from tensormagic.reports import GradientFacts, LivePath
 from tensormagic.reports.autograd import GradState
 
@@ -30,78 +32,163 @@ MOST_NODES = 50_000  # walked in all
 MOST_ENDS = 64  # named values that are tried
 MOST_COPIES = 4
 
-Named = Sequence[tuple[str, Any]]
 
+class _Search:
+    """The nodes below one end, breadth first, walked as far as was asked: one walk finds the way of every tensor."""
 
-def _way(x: torch.Tensor, named: Named, loss_name: str, loss: Any) -> tuple[LivePath | None, int]:
-    """Return the way to a loss, or to something computed from ``x`` that has a name, and how many were looked at."""
-    if not x.requires_grad or is_stale(x):
-        return None, 0
-    ends = _ends(x, named) if loss is None else [(loss_name, loss)]
-    left = MOST_NODES
-    for looked, (label, end) in enumerate(ends, start=1):
-        whole = end._base if has_history(end) and is_stale(end) else end  # that is asked in the place of such a view
-        nodes, left = _walk(whole.grad_fn if has_history(end) else None, x, left)
-        if nodes:
-            return _described(nodes, end, label, named), looked
-        if left <= 0:
-            break
-    return None, len(ends)
+    def __init__(self, root: Any) -> None:
+        self._nodes = [] if root is None else [root]
+        self._walked = 0
+        self._above: dict[int, int] = {id(root): -1}  # by ``id`` of the node: where the one stands that led to it
+        self._places: dict[int, int] = {}  # by ``id`` of a node, or of the leaf it collects for
+        self._held: list[Any] = []  # those leaves, so that each ``id`` stays
+        self._told: dict[int, tuple[str, bool, bool]] = {}  # of a node: its op, whether it is freed, whether custom
 
+    def way(self, x: torch.Tensor, most: int) -> tuple[list[Any], int]:
+        """Return the nodes from the one that makes or collects ``x`` to the end, and how many of ``most`` it took."""
+        aim = x.grad_fn if has_history(x) else x
+        while id(aim) not in self._places and self._walked < min(most, len(self._nodes)):
+            self._step()
+        at = self._places.get(id(aim), most)
+        if at >= most:
+            return [], min(most, len(self._nodes))
+        found = []
+        while at >= 0:
+            found.append(self._nodes[at])
+            at = self._above[id(found[-1])]
+        return found, len(found)
 
-def _ends(x: torch.Tensor, named: Named) -> list[tuple[str, torch.Tensor]]:
-    """Return what has a name and a history, each once: single numbers first, later names before earlier ones."""
-    found: dict[int, tuple[str, torch.Tensor]] = {}
-    for label, each in reversed(named):
-        if each is not x and has_history(each) and not is_stale(each):
-            found.setdefault(id(each), (label, each))
-    ordered = sorted(found.values(), key=lambda pair: (pair[1].numel() != 1, "." in pair[0] or "[" in pair[0]))
-    return ordered[:MOST_ENDS]
-
-
-def _walk(root: Any, x: torch.Tensor, left: int) -> tuple[list[Any], int]:
-    """Return the nodes from the one that makes or collects ``x`` to ``root``, and how many more may be walked."""
-    aim = x.grad_fn if has_history(x) else None
-    came_from: dict[int, Any] = {id(root): None}
-    nodes = [] if root is None else [root]
-    for node in nodes:  # grows while it is walked
-        left -= 1
-        if node is aim or (aim is None and getattr(node, "variable", None) is x):
-            way = [node]
-            while (following := came_from[id(way[-1])]) is not None:
-                way.append(following)
-            return way, left
-        if left <= 0:
-            break
+    def _step(self) -> None:
+        node, at = self._nodes[self._walked], self._walked
+        self._walked += 1
+        self._places.setdefault(id(node), at)
+        if (leaf := getattr(node, "variable", None)) is not None:
+            self._held.append(leaf)
+            self._places.setdefault(id(leaf), at)
         for following in next_nodes(node):
-            if id(following) not in came_from:
-                came_from[id(following)] = node
-                nodes.append(following)
-    return [], left
+            if id(following) not in self._above:
+                self._above[id(following)] = at
+                self._nodes.append(following)
+
+    def described(
+        self, nodes: list[Any], end: torch.Tensor, name: str, made: Mapping[int, tuple[str, Any]]
+    ) -> LivePath:
+        """Return a way as plain data; ``made`` is what the user calls that which a node made, by its ``id``."""
+        for node in nodes[1:]:
+            if id(node) not in self._told:
+                freed = any(state.state == "freed" for state in saved_states(node))
+                self._told[id(node)] = op_name(node.name()), freed, hasattr(node, "_forward_cls")
+        facts = [self._told[id(node)] for node in nodes[1:]]
+        return LivePath(
+            end=name,
+            is_scalar=end.numel() == 1,
+            ops=tuple(
+                made[id(node)][0] if id(node) in made else told[0]
+                for node, told in zip(nodes[1:-1], facts, strict=False)
+            ),
+            freed=any(freed for _, freed, _ in facts),
+            custom=tuple(dict.fromkeys(op for op, _, custom in facts if custom)),
+        )
 
 
-def _described(nodes: list[Any], end: torch.Tensor, name: str, named: Named) -> LivePath:
-    made = names_made(nodes, named)
-    return LivePath(
-        end=name,
-        is_scalar=end.numel() == 1,
-        ops=tuple(made[id(node)] or op_name(node.name()) for node in nodes[1:-1]),
-        freed=any(state.state == "freed" for node in nodes[1:] for state in saved_states(node)),
-        custom=tuple(dict.fromkeys(op_name(node.name()) for node in nodes[1:] if hasattr(node, "_forward_cls"))),
-    )
-
-
-@dataclass(slots=True)
+@dataclass
 class Names:
-    """What a namespace calls tensors; holds tensors: never leaves the call that makes it."""
+    """What a namespace calls tensors; holds tensors: never leaves the call that makes it.
+
+    What is looked up in it is put in order when it is first asked for, and once for all tensors that are asked about.
+    """
 
     named: list[tuple[str, torch.Tensor]]  # names and tensors in order
     optimizers: list[tuple[str, torch.optim.Optimizer]] = field(default_factory=list)
+    searches: dict[int, _Search] = field(default_factory=dict)  # by ``id`` of the end
 
     def of(self, x: torch.Tensor) -> str:
         """Return the name that is quickest to write, of a parameter its path in a module; empty where it has none."""
-        labels = dict.fromkeys(label for label, each in self.named if each is x)
-        return next(iter(nearest(list(labels))), "")
+        return next(iter(nearest(list(self._labels.get(id(x), ())))), "")
+
+    @cached_property
+    def _labels(self) -> dict[int, dict[str, None]]:
+        found: dict[int, dict[str, None]] = {}
+        for label, each in self.named:
+            found.setdefault(id(each), {})[label] = None
+        return found
+
+    @cached_property
+    def known(self) -> dict[int, str]:
+        """The first name of each tensor, by ``tensor._cdata``."""
+        return {each._cdata: label for label, each in reversed(self.named)}
+
+    @cached_property
+    def _ends(self) -> list[tuple[str, torch.Tensor]]:
+        """What has a name and a history, each once: single numbers first, later names before earlier ones."""
+        found: dict[int, tuple[str, torch.Tensor]] = {}
+        for label, each in reversed(self.named):
+            if has_history(each) and not is_stale(each):
+                found.setdefault(id(each), (label, each))
+        every = found.values()
+        return sorted(every, key=lambda pair: (pair[1].numel() != 1, "." in pair[0] or "[" in pair[0]))
+
+    @cached_property
+    def _made(self) -> dict[int, tuple[str, Any]]:
+        """The first name of what a node made, by ``id`` of the node, and the node, which is held."""
+        found: dict[int, tuple[str, Any]] = {}
+        for label, each in self.named:  # a view that was written to is not asked: it would get a new node
+            if has_history(each) and not is_stale(each):
+                found.setdefault(id(each.grad_fn), (label, each.grad_fn))
+        return found
+
+    @cached_property
+    def _sharing(self) -> dict[int, tuple[list[tuple[str, torch.Tensor]], dict[str, None]]]:
+        """By storage: what asks for a gradient in it, and the plain names of what does not."""
+        found: dict[int, tuple[list[tuple[str, torch.Tensor]], dict[str, None]]] = {}
+        for label, each in self.named:
+            tracked, others = found.setdefault(storage_of(each), ([], {}))
+            if each.requires_grad:
+                tracked.append((label, each))
+            elif label.isidentifier():
+                others[label] = None
+        return found
+
+    @cached_property
+    def _holders(self) -> dict[int, str]:
+        """The first optimizer that holds a parameter, by ``id`` of that."""
+        groups = [(label, group["params"]) for label, each in self.optimizers for group in each.param_groups]
+        return {id(one): label for label, parameters in reversed(groups) for one in parameters}
+
+    def holder(self, x: torch.Tensor) -> str:
+        """Return the name of the optimizer that holds a parameter; empty where none with a name does."""
+        return self._holders.get(id(x), "")
+
+    def sharing(self, x: torch.Tensor) -> tuple[str, tuple[str, ...]]:
+        """Return, of one that asks for no gradient, what shares its memory and asks for one; else names that do not."""
+        tracked, others = self._sharing.get(storage_of(x) or -1, ([], {}))
+        if x.requires_grad:
+            return "", tuple(islice(others, MOST_COPIES))
+        return next((label for label, each in tracked if each is not x), ""), ()
+
+    def way(self, x: torch.Tensor, loss_name: str, loss: Any) -> tuple[LivePath | None, int]:
+        """Return the way to a loss, or to what was computed from ``x`` and has a name, and how many were looked at."""
+        if not x.requires_grad or is_stale(x):
+            return None, 0
+        ends = [(loss_name, loss)]
+        if loss is None:
+            ends = [pair for pair in self._ends[: MOST_ENDS + 1] if pair[1] is not x][:MOST_ENDS]
+        left = MOST_NODES
+        for looked, (label, end) in enumerate(ends, start=1):
+            search = self._search(end)
+            nodes, walked = search.way(x, left)
+            if nodes:
+                return search.described(nodes, end, label, self._made), looked
+            left -= walked
+            if left <= 0:
+                break
+        return None, len(ends)
+
+    def _search(self, end: Any) -> _Search:
+        if id(end) not in self.searches:
+            whole = end._base if has_history(end) and is_stale(end) else end  # asked in the place of such a view
+            self.searches[id(end)] = _Search(whole.grad_fn if has_history(end) else None)
+        return self.searches[id(end)]
 
 
 def names_of(namespace: Mapping[str, Any]) -> Names:
@@ -124,26 +211,19 @@ def gradient_facts(
     ``scale`` is the factor of a ``GradScaler`` in sight.
     """
     with quiet(), torch._C.DisableTorchFunction():
-        known = {each._cdata: label for label, each in reversed(names.named)}
-        state = autograd(x, known)
+        state = autograd(x, names.known)
         called, own = names.of(x) or expression or "x", not has_history(x) or not expression
         count, zero, nan, inf = _counts(x) if state.grad == "present" else (0, 0, 0, 0)
-        way, searched = _way(x, names.named, *loss)
-        storage = storage_of(x)
-        others = names.named if storage else []
-        shared = [(label, each) for label, each in others if each is not x and storage_of(each) == storage]
-        relative = next((label for label, each in shared if each.requires_grad), "")
-        copies = dict.fromkeys(label for label, each in shared if not each.requires_grad and label.isidentifier())
-        held = ((label, group["params"]) for label, each in names.optimizers for group in each.param_groups)
+        way, searched = names.way(x, *loss)
+        relative, copies = names.sharing(x)
         return GradientFacts(
             name=called if own else expression, expression=expression if own and called != expression else "",
             shape=sizes_of(x), dtype=dtype_of(x), requires_grad=x.requires_grad, is_leaf=not has_history(x),
             retains_grad=x.retains_grad, is_parameter=isinstance(x, torch.nn.Parameter), inference=x.is_inference(),
             made_by=op_name(state.grad_fn) if state.grad_fn else "", leaves=state.leaves,
             grad=cast("GradState", state.grad), numel=count, norm=state.grad_norm, zero=zero, nan=nan, inf=inf,
-            relative="" if x.requires_grad else relative, copies=tuple(copies)[:MOST_COPIES] if x.requires_grad else (),
-            loss=loss[0], path=way, scale=scale, searched=searched,
-            optimizer=next((label for label, parameters in held if any(one is x for one in parameters)), ""),
+            relative=relative, copies=copies, loss=loss[0], path=way, scale=scale, searched=searched,
+            optimizer=names.holder(x), hooks=tuple(islice(hooks_of(x), MOST_HOOKS)),
         )  # fmt: skip
 
 

@@ -50,7 +50,7 @@ class _Reading:
 def with_picture(report: TensorReport, x: torch.Tensor) -> TensorReport:
     """Return the report with a picture of the tensor it is of, or with a gap that says why there is none."""
     if report.layout is None:
-        return replace(report, gaps=(*report.gaps, Gap("picture", "only strided tensors are drawn")))
+        return replace(report, gaps=(*report.gaps, Gap("picture", "only plain strided tensors are drawn")))
     if report.numel and not report.layout.grid.values:  # nor may they be: its storage may have been freed
         return replace(report, gaps=(*report.gaps, Gap("picture", "its values cannot be read")))
     try:
@@ -242,18 +242,16 @@ def _whole_number(text: str) -> int | None:
 def _places(shape: Sequence[int], at: Sequence[Place]) -> list[int | None]:
     """Return the index of each dimension; None where it is drawn."""
     texts = [":" if place is None or place == slice(None) else str(place).strip() for place in at]
+    numbers = [None if text == ":" else _whole_number(text) for text in texts]
+    every = "the 1 dimension" if len(shape) == 1 else f"each of the {len(shape)} dimensions"
+    for place, text, number in zip(at, texts, numbers, strict=True):
+        if number is None and text != ":":
+            raise TensorMagicError(f"{place!r} is no index: at takes an index or ':' for {every}")
     if len(at) != len(shape):
         given = ", ".join(":" if text == ":" else str(place) for text, place in zip(texts, at, strict=True))
-        raise TensorMagicError(
-            f"at takes an index or ':' for each of the {len(shape)} dimensions, but was given {len(at)}: {given}"
-        )
+        raise TensorMagicError(f"at takes an index or ':' for {every}, but was given {len(at)}: {given}")
     places: list[int | None] = []
-    for dim, (size, place, text) in enumerate(zip(shape, at, texts, strict=True)):
-        number = None if text == ":" else _whole_number(text)
-        if number is None and text != ":":
-            raise TensorMagicError(
-                f"at takes an index or ':' for each dimension, but was given {place!r} for dimension {dim}"
-            )
+    for dim, (size, number) in enumerate(zip(shape, numbers, strict=True)):
         if number is not None and not -size <= number < size:
             raise TensorMagicError(f"index {number} is out of range for dimension {dim}, which has size {size}")
         places.append(None if number is None else number % size)

@@ -20,7 +20,8 @@ from tensormagic.collectors.geometry.strides import Memory
 from tensormagic.collectors.kinds import Subject, study
 from tensormagic.collectors.kinds.dtypes import BUFFER, buffer
 from tensormagic.collectors.kinds.kind import ITSELF
-from tensormagic.collectors.objects.namespace import Walk, is_kind, walk_arrays
+from tensormagic.collectors.objects.children import BUFFERS
+from tensormagic.collectors.objects.namespace import Walk, is_kind
 from tensormagic.collectors.quiet import quiet, told
 from tensormagic.collectors.tensors.autograd import autograd, autograd_details
 from tensormagic.collectors.tensors.statistics import statistics, values
@@ -41,7 +42,7 @@ _DATA_LINES = 6
 _DATA_COLUMNS = 160
 _REPR_THRESHOLD = 200  # torch's own is 1000, which it prints element by element; no more than six lines are kept
 _EDGE_ITEMS = 3
-_FEW = 10  # values that stand in a line as they are
+FEW = 10  # values that stand in a line as they are
 _MOST_READ = 2**22  # of a larger tensor a line shows a sample: it is printed at once
 _MOST_DEPTH = 2  # components of components of a tensor are shown, theirs are not
 _UNREAD = "its values are not in plain memory, or reading them would need a large copy"
@@ -131,14 +132,15 @@ def _outline(x: torch.Tensor, subject: Subject, sections: _Sections) -> dict[str
 def _few_values(subject: Subject) -> str:
     """Return the values of a tensor that holds few, as Python writes them; empty where there are more."""
     numbers = subject.numbers
-    if numbers is None or not 0 < numbers.tensor.numel() <= _FEW or numbers.tensor.shape != subject.plain.shape:
+    if numbers is None or not 0 < numbers.tensor.numel() <= FEW or numbers.tensor.shape != subject.plain.shape:
         return ""
-    return _as_python(numbers.tensor.detach().tolist())
+    return as_python(numbers.tensor.detach().tolist())
 
 
-def _as_python(values: Any) -> str:
+def as_python(values: Any) -> str:
+    """Return numbers, or lists of them, as Python writes them, to four digits."""
     if isinstance(values, list):
-        return f"[{', '.join(map(_as_python, values))}]"
+        return f"[{', '.join(map(as_python, values))}]"
     return f"{values:.4g}" if isinstance(values, float | complex) else str(values)
 
 
@@ -259,14 +261,16 @@ class _Shared:
 def _shared(subject: Subject, name: str, namespace: dict[str, object], sections: _Sections) -> _Shared:
     walk, x = Walk(namespace), subject.tensor
     nothing: list[tuple[str, Any]] = []
-    found = sections.read("aliases", lambda: list[tuple[str, Any]](walk_arrays(walk)), nothing)
+    met = sections.read("aliases", lambda: list(walk.named(torch.Tensor, np.ndarray, *BUFFERS)), nothing)
+    found = [pair for pair in met if is_kind(pair[1], torch.Tensor, np.ndarray)]
+    buffers = [pair for pair in met if not is_kind(pair[1], torch.Tensor, np.ndarray)]
     # The path `net[0].weight` that was typed and the name `net.0.weight` are the same name of the same tensor.
     dotted = partial(re.sub, r"\[(\d+)\]", r".\1")
     named = [(name if item is x and dotted(label) == dotted(name) else label, item) for label, item in found]
     names = {item._cdata: label for label, item in reversed(named) if is_kind(item, torch.Tensor)}
     search = AliasSearch()
     if subject.strided:
-        search = sections.read("aliases", lambda: find_aliases(x, named, name=name), search)
+        search = sections.read("aliases", lambda: find_aliases(x, [*named, *buffers], name=name), search)
     if walk.gap:
         sections.gaps.append(Gap("aliases", walk.gap))
     if search.found > len(search.aliases):
@@ -282,6 +286,8 @@ def _role(x: torch.Tensor, storage: StorageReport | None, search: AliasSearch) -
         whole = _whole(x, storage, search)
         return f"view of {whole}" if whole else "view (base has no name)"
     other = next((alias.name for alias in search.aliases if alias.relation == "same storage"), search.owner)
+    if other and other == search.owner and search.is_buffer:
+        return f"its memory belongs to {other}"
     return f"shares its storage with {other}" if other else "owns its storage"
 
 

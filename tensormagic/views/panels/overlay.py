@@ -89,7 +89,7 @@ def apart(report: OverlayReport) -> str:
     alone = tuple(at for storage in report.storages if len(storage.members) == 1 for at in storage.members)
     if report.shared and alone:
         return f"{names(report, alone)} {'has its' if len(alone) == 1 else 'have their'} own storage"
-    return f"{names(report, alone)} share no memory: each has its own storage" if len(alone) > 1 else ""
+    return f"{names(report, alone)} share no memory: they lie in different storages" if len(alone) > 1 else ""
 
 
 def drawn(report: OverlayReport, storage: OverlayStorage) -> str:

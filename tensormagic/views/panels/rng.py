@@ -17,7 +17,7 @@ def view(report: RngReport | RngRunReport | RngComparison) -> Panel:
     if isinstance(report, RngReport):
         entropy = sum(state.seeding == "entropy" for state in report.generators)  # no second run will have its numbers
         fact = plural(len(report.generators), "generator")
-        facts = [fact + (f", {count(entropy)} of them seeded by the system" if entropy else "")]
+        facts = [fact + (f", {count(entropy)} of them probably seeded by the system" if entropy else "")]
         body = [Findings(report.findings, report.gaps), table_of(GENERATORS, report.generators)]
     elif isinstance(report, RngRunReport):
         state = Words(f"{report.state}: {report.error}", "error") if report.error else report.state
@@ -61,9 +61,11 @@ def seed_text(state: GeneratorState) -> str:
     """Return where a generator's numbers come from."""
     if state.seeding == "entropy":
         seed = shortened(state.seed, 12)
-        return f"the system's, different in each run: {seed}" if seed else "none: each number is the system's"
+        return f"probably the system's, different in each run: {seed}" if seed else "none: each number is the system's"
     if state.seeding == "default":
         return "never seeded (torch's default seed: the same in each run)"
+    if state.seeding == "unknown" and state.seed:  # no one writes such a number down
+        return f"probably the system's, or drawn from another generator: {shortened(state.seed, 12)}"
     return shortened(state.seed, _SEED_WIDTH) or "not known (never seeded, or a state was set)"
 
 
@@ -131,13 +133,32 @@ def verdict(report: RngComparison) -> str:
     said = {
         "none": f"{first} and {second} drew the same: {same}.",
         "start": f"{report.generator} was not in the same state when {first} and {second} began.",
+        "seed": _seeds(report, after if report.same else ""),
         "state": f"{after} {report.generator} was set to something else, or used elsewhere.",
         "call": f"{after} {first} and {second} draw with different calls.",
         "values": f"{after} the next call draws a different number of values.",
-        "end": f"{same} {agree} the same; then one of the runs stops drawing." if report.same else
-               "Only one of the runs draws.",
+        "end": _end(report, f"{same} {agree} the same" if report.same else ""),
     }[report.difference]  # fmt: skip
     return said if report.complete else f"{said} Only the first draws of these long runs were recorded."
+
+
+def _seeds(report: RngComparison, after: str) -> str:
+    """Return with what each of two runs seeded a generator, where that is known."""
+    (first, second), seeds = report.names, [shortened(draw.seed, 12) if draw else "" for draw in report.sides]
+    if not all(seeds) or seeds[0] == seeds[1]:
+        return f"{after} {first} and {second} set {report.generator} to different states.".lstrip()
+    return f"{after} {first} seeds {report.generator} with {seeds[0]}, {second} with {seeds[1]}.".lstrip()
+
+
+def _end(report: RngComparison, same: str) -> str:
+    """Return what one of two runs does no more."""
+    if any(draw is not None and draw.kind == "set" for draw in report.sides):
+        return (
+            f"{same}; then only one of the runs seeds {report.generator}."
+            if same
+            else f"Only one of the runs seeds {report.generator}."
+        )
+    return f"{same}; then one of the runs stops drawing." if same else "Only one of the runs draws."
 
 
 def side_text(report: RngComparison, at: int) -> str:
@@ -146,9 +167,10 @@ def side_text(report: RngComparison, at: int) -> str:
     where = f"{place.label}: {place.text}" if place is not None else NO_LINE
     begun = f"{start.name}: {_stand(start)} when it began; " if start is not None else ""
     if draw is None:
-        return f"{begun}stopped drawing"
+        return f"{begun}stopped drawing" if report.same else f"{begun}drew nothing"
     values = "" if draw.values is None else f", {plural(draw.values, 'value')}"
-    return f"{begun}{call_text(draw)}{values} ({where})"
+    does = f"seeded with {shortened(draw.seed, 12)}" if draw.seed else call_text(draw)
+    return f"{begun}{does}{values} ({where})"
 
 
 GENERATORS = (

@@ -351,7 +351,8 @@ _IN, _MU, _SIGMA = "\u2208", "\u03bc", "\u03c3"
 def line(report: TensorReport) -> str:
     """Return what a tensor is in one line: ``Tensor (10, 20) float32 n=200 x∈[−2.5 ▁▃█▅▁ 2.6] μ=0.02 σ=0.91``."""
     unknown = report.type_name.startswith("Uninitialized")  # a lazy module's parameter: nobody knows its shape yet
-    values, numbers = report.data_text.replace("-", MINUS), report.statistics
+    values = report.data_text.replace("-", MINUS).replace(2 * MINUS, "--")  # a masked element of NumPy's
+    numbers = report.statistics
     parts = [report.type_name, "(shape not known yet)" if unknown else shape_text(report.shape), report.dtype]
     if not unknown:  # where it is and what it is, where that is not a plain tensor on the CPU
         layout = "" if report.layout_name in {"strided", "unknown"} else report.layout_name.lstrip("_")

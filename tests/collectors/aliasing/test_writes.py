@@ -531,7 +531,7 @@ def test_looking_for_unseen_writes_asks_no_class_for_its_hash_and_holds_no_weak_
 ])  # fmt: skip
 def test_a_view_with_a_name_changes_its_base_however_the_line_writes(line):
     report = watched(f"import functools, operator\nbase = torch.zeros(3, 4)\nw = base[0]\nheld = [w]\n{line}")
-    assert [("w", "base", 4, 12)] == [change[1:] for change in changes(report)]
+    assert [change[1:] for change in changes(report)] == [("w", "base", 4, 12)]
 
 
 @pytest.mark.parametrize(

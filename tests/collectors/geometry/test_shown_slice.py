@@ -66,7 +66,8 @@ def test_ways_to_choose(choice: dict, drawn: tuple) -> None:
         ({"at": (":", ":", ":", 0)}, "at leaves 3 of 4 open with ':'; give an index for all but two, or dims"),
         ({"dims": (0, 1), "at": (0, 0, ":", ":")}, "dims draws dimensions 0, 1, but at leaves 2, 3 open"),
         ({"at": (0, 0, 9, ":")}, "index 9 is out of range for dimension 2, which has size 4"),
-        ({"at": ("q", 0, 0, ":")}, "at takes an index or ':' for each dimension, but was given 'q' for dimension 0"),
+        ({"at": ("q", 0, 0, ":")}, "'q' is no index: at takes an index or ':' for each of the 4 dimensions"),
+        ({"at": ("q",)}, "'q' is no index: at takes an index or ':' for each of the 4 dimensions"),
     ],
 )
 def test_misuse(choice: dict, said: str) -> None:

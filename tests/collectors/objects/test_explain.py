@@ -61,7 +61,11 @@ def test_tensors_need_no_explanation(value):
             "i",
             "i is a list_iterator, not a tensor; list(i) collects its items and shows the tensors among them",
         ),
-        (Table(), "df", "df is a tests.Table, not a tensor; torch.as_tensor(df.to_numpy()) makes one of numbers"),
+        (
+            Table(),
+            "df",
+            f"df is a {__name__}.Table, not a tensor; torch.as_tensor(df.to_numpy()) makes one of numbers",
+        ),
         (torch.float32, "t", "t is a torch.dtype, not a tensor; give an expression that makes a torch.Tensor"),
     ],
 )

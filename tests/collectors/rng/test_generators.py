@@ -61,6 +61,18 @@ def test_a_default_generator_with_a_large_seed_has_the_systems():
     assert by_name()["torch, CPU"].seeding == "entropy"
 
 
+def test_a_large_seed_is_told_as_what_it_probably_is():
+    """A size is no proof: ``manual_seed(2**50)`` looks alike, and a loader's sampler is given one that was drawn."""
+    torch.manual_seed(2**50)
+    own = torch.Generator()
+    own.manual_seed(2**63 + own.seed() // 2)
+    states = by_name(own=own)
+    assert seed_text(states["torch, CPU"]) == "probably the system's, different in each run: 11258999068…"
+    assert states["own"].seeding == "unknown"
+    drawn = f"probably the system's, or drawn from another generator: {str(own.initial_seed())[:11]}…"
+    assert seed_text(states["own"]) == drawn
+
+
 @pytest.mark.parametrize("seed", [2**32 + 1, 20261121204500, 2**45 - 1, -1, -20261121])
 def test_a_date_with_its_time_was_chosen(seed):
     """Nobody but a user seeds the default generator with it: torch's own seeds have 64 bits."""
