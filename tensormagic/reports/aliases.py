@@ -78,7 +78,7 @@ class Alias:
     #: where no name does.
     name: str
     #: How it comes to share: ``"same object"``, ``"base"``, ``"view of the same base"``, ``"view of it"``, ``"same
-    #: storage"`` (``.data``, ``.detach()``, ``set_``), ``"NumPy array"``.
+    #: storage"`` (``.data``, ``.detach()``, ``set_``), ``"NumPy array"``, ``"buffer"``.
     relation: str
     kind: str  #: ``"Tensor"``, ``"Parameter"``, ``"ndarray"`` …
     shape: tuple[int, ...]  #: Its shape.

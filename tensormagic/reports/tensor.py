@@ -261,7 +261,8 @@ class TensorReport(Report):
 
     name: str  #: The expression or name it was inspected under.
     type_name: str  #: Its Python class: ``"Tensor"``, ``"Parameter"``.
-    #: ``"owns its storage"``, ``"view of a"``, ``"view (base has no name)"``, ``"shares its storage with a"``.
+    #: ``"owns its storage"``, ``"view of a"``, ``"view (base has no name)"``, ``"shares its storage with a"``,
+    #: ``"its memory belongs to buf"`` where a buffer was wrapped.
     role: str
     dtype: str  #: Without the ``torch.`` prefix.
     shape: tuple[int, ...]  #: Sizes; -1 for one that differs from item to item (nested tensors).

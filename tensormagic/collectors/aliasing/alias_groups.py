@@ -11,7 +11,6 @@ import torch
 
 from tensormagic.collectors.aliasing.overlay import cell_bytes, coverage
 from tensormagic.collectors.aliasing.storage_aliases import (
-    BUFFERS,
     Entry,
     Shared,
     array_base,
@@ -25,7 +24,7 @@ from tensormagic.collectors.geometry.overlap import Region, overlap, overlap_ele
 from tensormagic.collectors.geometry.strides import counter_of
 from tensormagic.collectors.graphs.live_nodes import first_input
 from tensormagic.collectors.graphs.nodes import op_name
-from tensormagic.collectors.objects.children import graph_of, is_kind
+from tensormagic.collectors.objects.children import BUFFERS, graph_of, is_kind
 from tensormagic.collectors.objects.namespace import Walk, nearest, telling
 from tensormagic.collectors.quiet import quiet
 from tensormagic.reports import AliasGroup, AliasMember, AliasPair, AliasReport, Gap

@@ -19,7 +19,7 @@ from tensormagic.collectors.geometry.overlap import Region, array_region, overla
 from tensormagic.collectors.geometry.parts import components, storage_of
 from tensormagic.collectors.geometry.strides import Memory, shares_version
 from tensormagic.collectors.graphs.saved_tensors import SavedHere, saved_in_graphs
-from tensormagic.collectors.objects.children import graph_of
+from tensormagic.collectors.objects.children import BUFFERS, graph_of
 from tensormagic.collectors.objects.namespace import is_kind, plain, telling
 from tensormagic.collectors.objects.referents import BASE_KINDS, Budget, Place, ReferenceWalk, roots
 from tensormagic.collectors.quiet import number, numbers, quiet, told
@@ -32,7 +32,10 @@ MOST_HOLDERS = 24
 MOST_ROOTS = 64  # graphs walked
 _OWN = ""  # the name of the graph that only the tensor itself begins
 # How another tensor can come to share, nearest first.
-RELATIONS = ("same object", "base", "view of it", "view of the same base", "same storage", "NumPy array")
+RELATIONS = ("same object", "base", "view of it", "view of the same base", "same storage", "NumPy array", "buffer")
+
+
+_ARRAY, _BUFFER = RELATIONS[-2:]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +44,12 @@ class AliasSearch:
 
     aliases: tuple[Alias, ...] = ()  # nearest relation first; at most `MOST`
     found: int = 0  # how many there are in truth
-    owner: str = ""  # name of the NumPy array that owns the memory; empty where torch does, or where none is known
+    owner: str = ""  # name of the NumPy array or buffer that owns the memory; empty where torch does, or none is known
+    is_buffer: bool = False  # whether that is a buffer: a bytearray, a memoryview, …
 
 
 def find_aliases(x: torch.Tensor, named: Iterable[tuple[str, Any]], *, name: str) -> AliasSearch:
-    """Find those of the named tensors and arrays that share x's storage. Never raises for an odd one among them."""
+    """Find those of the named tensors, arrays and buffers that share x's storage. Never raises for an odd one."""
     with quiet():
         memory, own, base, every = Memory.of(x), region_of(x, 0), x._base, list(named)
         names: dict[int, list[str]] = {}
@@ -67,8 +71,10 @@ def find_aliases(x: torch.Tensor, named: Iterable[tuple[str, Any]], *, name: str
             counted = shares_version(x, item) if tensor else False
             kind, of = type(item).__name__, region.elements
             aliases.append(Alias(label, how, kind, region.shape, shared, of, answer, version, counted))
-    owners = (label for label, item, how, _ in found if how == RELATIONS[-1] and np.ndarray.flags.__get__(item).owndata)
-    return AliasSearch(tuple(aliases), len(found), owner=next(owners, ""))
+    arrays = (label for label, item, how, _ in found if how == _ARRAY and np.ndarray.flags.__get__(item).owndata)
+    buffers = [(is_kind(item, memoryview), label) for label, item, how, _ in found if how == _BUFFER]
+    lender = min(buffers, default=(False, ""))[1]  # rather than a view of it
+    return AliasSearch(tuple(aliases), len(found), owner=next(arrays, lender), is_buffer=bool(lender))
 
 
 def _meeting(x: torch.Tensor, memory: Memory, item: Any) -> tuple[str, Region] | None:
@@ -79,7 +85,9 @@ def _meeting(x: torch.Tensor, memory: Memory, item: Any) -> tuple[str, Region] |
     if is_kind(item, np.ndarray):
         region = array_region(item, memory.address)
         apart = 0 in region.shape or region.stop <= 0 or region.start >= memory.nbytes
-        return None if apart else (RELATIONS[-1], region)
+        return None if apart else (_ARRAY, region)
+    if is_kind(item, *BUFFERS):
+        return _BUFFER, Region(shift, (its.nbytes,), (1,), 1)
     return told(lambda: ("same object" if item is x else relation(x, item), region_of(item, shift)), None)
 
 
@@ -245,7 +253,7 @@ class _Search:
         for place, item, is_new in self.walk.meet(starts):
             if item is self.x:
                 self.found.append(Holder(place.path, place.kind, "tensor", 0, place.location))
-            if item is self.x or not is_new or not is_kind(item, torch.Tensor, np.ndarray):
+            if item is self.x or not is_new or not is_kind(item, torch.Tensor, np.ndarray, *BUFFERS):
                 continue
             is_tensor = is_kind(item, torch.Tensor)
             if is_tensor:
@@ -257,7 +265,9 @@ class _Search:
                     self.storages.add(item._cdata)
                 self.base_found = self.base_found or (item is self.x._base and place.kind != "view")
                 if place.kind not in BASE_KINDS:
-                    self.found.append(Holder(place.path, place.kind, "storage", int(item.nbytes), place.location))
+                    its = memory_of(item) if is_kind(item, *BUFFERS) else item
+                    nbytes = int(its.nbytes) if its is not None else 0
+                    self.found.append(Holder(place.path, place.kind, "storage", nbytes, place.location))
         if self.walk.cut:
             budget = self.walk.budget
             by_number = self.walk.looked > budget.limit

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import array
-import mmap
 import re
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,7 +15,7 @@ import torch
 from tensormagic.collectors.geometry.overlap import Region, array_region, place_of, region_of
 from tensormagic.collectors.geometry.parts import named_parts, storage_of
 from tensormagic.collectors.geometry.strides import Memory
-from tensormagic.collectors.objects.children import is_kind
+from tensormagic.collectors.objects.children import BUFFERS, is_kind
 from tensormagic.collectors.objects.namespace import Walk, root_name, walk_arrays
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.where.source import running_functions
@@ -152,7 +150,6 @@ class StorageAliases:
 # Two storage objects can lie over the same bytes (each ``torch.from_numpy(a)`` makes a new one), beside NumPy arrays
 # and buffers. So addresses identify memory; storages without memory (meta and fake tensors) are their own.
 
-BUFFERS = (bytes, bytearray, memoryview, array.array, mmap.mmap)
 STORAGE_ALIASES = (torch.Tensor, np.ndarray, torch.UntypedStorage, *BUFFERS)
 array_base: Any = np.ndarray.base.__get__
 

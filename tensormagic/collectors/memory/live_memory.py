@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from tensormagic.collectors.devices import READERS, Reader, read_devices
+from tensormagic.collectors.geometry.parts import named_parts, storage_of
 from tensormagic.collectors.memory.freed import collect_freeable
 from tensormagic.collectors.memory.live_tensors import (
     Block,
@@ -21,6 +22,7 @@ from tensormagic.collectors.memory.live_tensors import (
     category_of,
     line_of,
     nbytes_of,
+    note_lenders,
     note_unnamed_referrers,
     running,
 )  # fmt: skip
@@ -57,6 +59,7 @@ def live_storage(block: Block) -> LiveStorage:
     places = list({(place.path, place.location): (place, x) for place, x in reversed(named)}.values())[::-1]
     places.sort(key=preference)
     place, x = places[0] if places else (None, next(iter(block.tensors.values()), None))
+    name = f"{place.path}{_ending(x, block)}" if x is not None and place is not None else ""
     stands = block.part if x is None or id(x) in block.composed else x
     holders = []
     for at, held in places[:MOST_HOLDERS]:
@@ -64,21 +67,28 @@ def live_storage(block: Block) -> LiveStorage:
         if where is not None and not where.text:
             where = replace(where, text=location_of(where.filename, where.line, where.function).text)
         nbytes = 0 if held is x else nbytes_of(held)
-        holders.append(Holder(at.path, at.kind, "tensor" if held is x else "storage", nbytes, where))
+        path = name if at is place else at.path
+        holders.append(Holder(path, at.kind, "tensor" if held is x else "storage", nbytes, where))
     memory = block.memory
     known = memory.address and len(block.identities) == 1  # what several lie over is somebody else's memory
     storage, on_cpu = block.part.untyped_storage(), memory.device == "cpu" and memory.address != 0
     origin = line_of(storage) if known else None
     return LiveStorage(
-        name=place.path if place is not None else "", nbytes=memory.nbytes, device=memory.device,
+        name=name, nbytes=memory.nbytes, device=memory.device,
         category=category_of(block.roles), dtype=str(stands.dtype).removeprefix("torch."),
         shape=told(lambda: numbers(stands.shape), ()), tensors=len(block.tensors),
-        holders=(*holders, *block.saved, *block.unnamed)[:MOST_HOLDERS],
-        found=len(places) + block.in_graphs + len(block.unnamed), module=block.module,
+        holders=(*holders, *block.lenders, *block.saved, *block.unnamed)[:MOST_HOLDERS],
+        found=len(places) + len(block.lenders) + block.in_graphs + len(block.unnamed), module=block.module,
         location=None if origin is None else origin.location, backward=origin is not None and origin.backward,
         # Two storages lie over one memory, or it is another's, or a file's.
         shared=len(block.identities) > 1 or (on_cpu and (storage.is_shared() or not storage.resizable())),
     )  # fmt: skip
+
+
+def _ending(x: torch.Tensor, block: Block) -> str:
+    """Return what gives a user the part of a tensor that a block is: ``.values()``; nothing where it is all of it."""
+    every = named_parts(x) if id(x) in block.composed else ()
+    return next((f".{name}()" for name, part in every if storage_of(part) in block.identities), "")
 
 
 def summed(blocks: list[Block]) -> tuple[LiveStorage, ...]:
@@ -119,6 +129,7 @@ def collect_memory(  # noqa: PLR0913  (a namespace; the rest are options, by nam
             wanted = LiveTensors(ObjectWalk(THOROUGH).below(only), everything=False).identities
             blocks = [block for block in blocks if block.identities & wanted]
         blocks.sort(key=lambda block: -block.nbytes)
+        note_lenders(blocks, namespace)
         note_unnamed_referrers(blocks, found.ours)
         if not blocks:  # nothing that was asked for: what stands out lies elsewhere
             retained, views, graphs = (), (), ()

@@ -6,21 +6,25 @@ import gc
 import inspect
 import sys
 from collections import Counter
-from collections.abc import Callable, Collection, Container, Iterable, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from types import FrameType, ModuleType
+from types import BuiltinMethodType, CellType, FrameType, ModuleType
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import nn
 
+from tensormagic.collectors.aliasing.storage_aliases import gather
 from tensormagic.collectors.geometry.parts import parts
 from tensormagic.collectors.geometry.strides import Memory
 from tensormagic.collectors.graphs.live_nodes import walk_nodes
 from tensormagic.collectors.graphs.saved_tensors import kept_by, path_of
 from tensormagic.collectors.memory.references import tensors_and_nodes
+from tensormagic.collectors.memory.roots import is_foreign
 from tensormagic.collectors.objects.children import (
+    BUFFERS,
     defining_module,
     gradient_there,
     graph_of,
@@ -29,7 +33,7 @@ from tensormagic.collectors.objects.children import (
     registered,
 )  # fmt: skip
 from tensormagic.collectors.objects.identity import Marks
-from tensormagic.collectors.objects.namespace import OPTIMIZED
+from tensormagic.collectors.objects.namespace import OPTIMIZED, Walk, nearest
 from tensormagic.collectors.objects.referents import Place
 from tensormagic.collectors.quiet import number, told
 from tensormagic.collectors.session.session_walk import ObjectWalk
@@ -73,6 +77,7 @@ class Block:
     module: str = ""  # path of the module that it belongs to
     saved: list[Holder] = field(default_factory=list)  # the first few graphs that keep it
     in_graphs: int = 0  # how often graphs keep it
+    lenders: list[Holder] = field(default_factory=list)  # arrays and buffers with a name that lie over the same bytes
     unnamed: list[Holder] = field(default_factory=list)  # what else refers to its tensors, where no name or graph does
     identities: set[int] = field(init=False)  # of its storages
 
@@ -151,7 +156,23 @@ def _described(item: Any, x: torch.Tensor, libraries: dict[int, str]) -> str:
         return f"{library}.{key}" if library else f"a dict without a name, [{key!r}]"
     if type(item) in {list, tuple, set, frozenset}:
         return f"a {type(item).__name__} of {count(len(item))} without a name"
+    if type(item) is CellType:
+        return "a variable of a closure"
+    if type(item) is BuiltinMethodType:
+        return f"a bound method: {item.__name__}()"
     return f"an object without a name: {defining_module(type(item))}.{type(item).__qualname__}"
+
+
+def note_lenders(blocks: Sequence[Block], namespace: Mapping[str, Any]) -> None:
+    """Note on blocks whose memory torch did not allocate, or lent, which arrays and buffers with a name lie over it."""
+    foreign = [block for block in blocks if is_foreign(block.part.untyped_storage())]
+    for entry in gather(Walk(namespace), np.ndarray, *BUFFERS) if foreign else ():
+        if (memory := entry.memory) is not None:
+            name = nearest(entry.names)[0]
+            holder = Holder(name, "name" if name.isidentifier() else "item", "storage", memory.nbytes)
+            for block in foreign:
+                if block.memory.shift(memory) is not None:
+                    block.lenders.append(holder)
 
 
 MOST_SAVED = 4  # graphs listed for one block

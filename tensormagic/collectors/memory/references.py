@@ -5,28 +5,32 @@ from __future__ import annotations
 import contextlib
 import gc
 import sys
+import threading
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future
 from functools import cache
 from itertools import compress
-from types import BuiltinFunctionType, CodeType, ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 import numpy as np
 import torch
 
-from tensormagic.collectors.geometry.parts import SPARSE_PARTS
+from tensormagic.collectors.geometry.parts import SPARSE_PARTS, dispatches, is_backed
 from tensormagic.collectors.graphs.live_nodes import is_node_class, next_nodes
 from tensormagic.collectors.graphs.saved_tensors import raw_saved
 from tensormagic.collectors.memory.flow import ends_in_cycles
 from tensormagic.collectors.objects.children import (
     ATOMS,
+    BUFFERS,
     MACHINERY,
     begins_plainly,
     defining_module,
     found_in,
     is_kind,
     is_opened,
+    local_attributes,
     mro_of,
 )
 from tensormagic.collectors.objects.referents import Budget
@@ -39,8 +43,8 @@ from tensormagic.collectors.where.source import AskedOnce
 # What is not opened here loses exactness on the safe side: whatever it holds counts as held from elsewhere.
 
 _LEAVES: frozenset[type] = ATOMS | {
-    type(NotImplemented), CodeType, BuiltinFunctionType, ModuleType, torch.Size, torch.Generator, torch.layout,
-    torch.memory_format,
+    bytearray, type(NotImplemented), CodeType, ModuleType, torch.Size, torch.Generator,
+    torch.layout, torch.memory_format,
 }  # fmt: skip
 # Besides: alive for as long as the session is. A weak dictionary holds what is a user's.
 _CLOSED = (MACHINERY - {"builtins", "weakref"}) | {
@@ -60,7 +64,8 @@ _array_base = _getter(np.ndarray, "base")
 _tensor: Any = torch._C.TensorBase
 _grad, _grad_fn, _base = _getter(_tensor, "grad"), _getter(_tensor, "grad_fn"), _getter(_tensor, "_base")
 _hooks, _late_hooks = _getter(_tensor, "_backward_hooks"), _getter(_tensor, "_post_accumulate_grad_hooks")
-_layout, _is_leaf, _retains_grad = (_getter(_tensor, name) for name in ("layout", "is_leaf", "retains_grad"))
+_layout, _dtype, _is_nested = (_getter(_tensor, name) for name in ("layout", "dtype", "is_nested"))
+_is_leaf, _retains_grad = (_getter(_tensor, name) for name in ("is_leaf", "retains_grad"))
 _storage = _tensor.untyped_storage
 _CUSTOM = torch._C._FunctionBase  # the node of a user's Function
 
@@ -80,7 +85,7 @@ def _readers(home: str) -> AskedOnce[type, Reader | None]:
 
     def judge(kind: type) -> Reader | None:
         if kind in _LEAVES:
-            return None
+            return _of_nothing if kind in BUFFERS else None
         if (reader := found_in(_READERS, kind)) is not None:
             return reader
         if type in mro_of(kind):
@@ -90,6 +95,10 @@ def _readers(home: str) -> AskedOnce[type, Reader | None]:
         return _of_anything if is_opened(kind, _CLOSED) or kind.__name__ in _OPENED else None
 
     return AskedOnce(judge)
+
+
+def _of_nothing(item: Any, taker: References) -> None:
+    """Take down an object that refers to nothing, but whose memory a storage may lie over."""
 
 
 def _of_anything(item: Any, taker: References) -> None:
@@ -105,9 +114,12 @@ def _of_container(item: Any, taker: References) -> None:
 def _of_tensor(x: Any, taker: References) -> None:
     _of_anything(x, taker)
     with contextlib.suppress(RuntimeError, NotImplementedError):  # it has none, or none that it shows
-        taker.native(_storage(x))
+        storage = _storage(x)
+        if not dispatches(x) or is_backed(storage):  # that of a wrapper shows a size, without memory
+            taker.native(storage)
     if (base := _base(x)) is not None:
-        taker.native(base)
+        for _ in range(_times_to_base() if _reads_otherwise(x, base) else 1):
+            taker.native(base)
     with contextlib.suppress(RuntimeError):  # as below
         if (_is_leaf(x) or _retains_grad(x)) and (grad := _grad(x)) is not None:
             taker.native(grad)
@@ -118,6 +130,21 @@ def _of_tensor(x: Any, taker: References) -> None:
         _of_hooks(x, node, taker)
     for part in SPARSE_PARTS.get(_layout(x), ()):
         taker.native(_storage(getattr(x, part)()))  # what is asked for is a new tensor over the part's storage
+
+
+def _reads_otherwise(view: Any, base: Any) -> bool:
+    """Return whether a view is more than other strides over its base: ``z.imag``, ``z.conj()``, a jagged tensor."""
+    asked = (_dtype, _is_nested, _tensor.is_conj, _tensor.is_neg)
+    return told(lambda: any(ask(view) != ask(base) for ask in asked), otherwise=False)
+
+
+@cache
+def _times_to_base() -> int:
+    """Return how often such a view refers to its base: twice, once for each mode of differentiation."""
+    with graded(enabled=True):
+        z = torch.zeros(2, dtype=torch.complex64)
+        view = torch.view_as_real(z)
+        return max(int(_tensor._use_count(z)) - 1, 1) if view._base is z else 1
 
 
 def _of_hooks(x: Any, node: Any, taker: References) -> None:
@@ -137,6 +164,11 @@ def _of_hooks(x: Any, node: Any, taker: References) -> None:
 def _of_array(array: Any, taker: References) -> None:
     if (base := _array_base(array)) is not None:
         taker.python(base)
+
+
+def _of_local(local: Any, taker: References) -> None:
+    _of_anything(local, taker)
+    taker.python_unseen(local_attributes(local))
 
 
 def _of_node(node: Any, taker: References) -> None:
@@ -159,6 +191,8 @@ _READERS: tuple[tuple[type, Reader], ...] = (
     (torch.Tensor, _of_tensor),
     (torch.UntypedStorage, _of_anything),
     (np.ndarray, _of_array),
+    (threading.local, _of_local),
+    (Future, _of_anything),
     (torch.nn.Module, _of_anything),  # wherever its class stands: a compiled module's is in a closed package
     *((kind, _of_container) for kind in (dict, list, tuple, deque, set, frozenset)),
 )

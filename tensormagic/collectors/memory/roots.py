@@ -14,9 +14,19 @@ import numpy as np
 import torch
 from torch import nn
 
+from tensormagic.collectors.aliasing.storage_aliases import array_base, memory_of
 from tensormagic.collectors.memory.flow import Flow, Sum
 from tensormagic.collectors.memory.references import References
-from tensormagic.collectors.objects.children import ATOMS, attributes_of, is_users, key_text, mro_of, registered
+from tensormagic.collectors.objects.children import (
+    ATOMS,
+    BUFFERS,
+    attributes_of,
+    is_kind,
+    is_users,
+    key_text,
+    mro_of,
+    registered,
+)
 from tensormagic.collectors.objects.namespace import LAST_OUTPUTS, OUTPUT, UNKNOWN, in_class, is_shells
 from tensormagic.collectors.quiet import told
 from tensormagic.collectors.where.source import AskedOnce
@@ -107,13 +117,14 @@ def _outputs(namespace: Mapping[str, Any], shell: Any) -> list[Root]:
     return list(found.values())
 
 
-# ``torch.from_numpy`` makes a storage over the memory of an array, and keeps the array. Neither knows the other: they
-# are matched by address, among the arrays that a walk has met. The bytes are the array's, then: they are free when it
-# is. A piece of a storage (``storage[2:]``) is one of its own over the memory of the other, likewise.
+# ``torch.from_numpy`` makes a storage over the memory of an array, and keeps the array; ``torch.frombuffer`` likewise
+# over that of a buffer. Neither knows the other: they are matched by address, among the arrays and buffers that a walk
+# has met. The bytes are the array's, then: they are free when it is. A piece of a storage (``storage[2:]``) is one of
+# its own over the memory of the other, likewise.
 
 
 def join_foreign(found: References, storages: Sequence[int]) -> dict[int, int]:
-    """Add what storages over foreign memory refer to: a storage, an array, or a stand-in.
+    """Add what storages over foreign memory refer to: a storage, an array, a buffer, or a stand-in.
 
     Returns, by the storage's number, the number of what frees its memory.
     """
@@ -124,27 +135,18 @@ def join_foreign(found: References, storages: Sequence[int]) -> dict[int, int]:
     on_cpu = (at for at in storages if objects[at].device.type == "cpu")
     asked = ((at, told(objects[at].data_ptr, None)) for at in on_cpu)
     addresses = {at: address for at, address in asked if address is not None}  # a DTensor's does not say
-    arrays = {at for at, item in enumerate(objects) if np.ndarray in type(item).__mro__}
-    beginning = defaultdict[int, list[int]](list)
-    for at in arrays:
-        beginning[int(np.ndarray.ctypes.__get__(objects[at]).data)].append(at)
-    owning = _Spans(
-        (begin, int(np.ndarray.nbytes.__get__(objects[at])), at)
-        for begin, several in beginning.items()
-        for at in several
-        if np.ndarray.base.__get__(objects[at]) is None
-    )
+    lenders = _Lenders(objects)
     # Those of torch's own that ``x.numpy()`` lent to an array cannot be resized, either.
-    bases = {base for at in arrays for base in edges[at]} - arrays
-    lent = {at for base in bases for at in edges[base] if at in addresses and owning.at(addresses[at]) is None}
+    bases = {base for at in lenders.numbers for base in edges[at]} - lenders.numbers
+    lent = {at for base in bases for at in edges[base] if at in addresses and lenders.owner(addresses[at]) is None}
     borrowed = [at for at in foreign if at in addresses and at not in lent]
     own = addresses.keys() - borrowed
     pieces = _Spans((addresses[at], objects[at].nbytes(), at) for at in own)
     stand_ins = AskedOnce[int, int](lambda _: found.stand_in())
     for at, address in ((at, addresses[at]) for at in borrowed):
-        owner, piece = owning.at(address), pieces.at(address)
-        # A storage keeps the array at its address to which something unknown refers.
-        there = [*beginning.get(address, []), *([] if owner is None else [owner])]
+        owner, piece = lenders.owner(address), pieces.at(address)
+        # A storage keeps the array or buffer at its address to which something unknown refers.
+        there = [*lenders.beginning.get(address, []), *([] if owner is None else [owner])]
         kept = next(filter(found.has_unmet, there), None)
         if kept is not None:
             found.python_counts[kept] += 1
@@ -154,10 +156,35 @@ def join_foreign(found: References, storages: Sequence[int]) -> dict[int, int]:
             held = piece
         held = stand_ins[address] if held is None else held
         edges[at].append(held)
-        owners[at] = held if piece is None else piece
-        while inner := [base for base in edges[owners[at]] if base in arrays and owners[at] in arrays]:
+        owners[at] = piece if piece is not None else held if owner is None else owner
+        while inner := [base for base in edges[owners[at]] if {base, owners[at]} <= lenders.numbers]:
             owners[at] = inner[0]  # the last of the bases that are arrays
     return owners
+
+
+class _Lenders:
+    """Arrays and buffers among objects: which there are, which begin at an address, which one owns what lies there."""
+
+    def __init__(self, objects: Sequence[Any]) -> None:
+        self.numbers: set[int] = set()
+        self.beginning = defaultdict[int, list[int]](list)
+        owning = []
+        for at, item in enumerate(objects):
+            if is_array := is_kind(item, np.ndarray):
+                begin, nbytes = int(np.ndarray.ctypes.__get__(item).data), int(np.ndarray.nbytes.__get__(item))
+            elif is_kind(item, *BUFFERS) and (memory := memory_of(item)) is not None:
+                begin, nbytes = memory.address, memory.nbytes
+            else:
+                continue
+            self.numbers.add(at)
+            self.beginning[begin].append(at)
+            if array_base(item) is None if is_array else not is_kind(item, memoryview):  # a view of an exporter's
+                owning.append((begin, nbytes, at))
+        self._owning = _Spans(owning)
+
+    def owner(self, address: int) -> int | None:
+        """Return the number of the array or buffer whose own memory is at an address, or None."""
+        return self._owning.at(address)
 
 
 class _Spans:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import array
 import functools
 import gc
 import itertools
+import mmap
 import sys
+import threading
 import types
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -27,8 +31,10 @@ from tensormagic.reports import Location
 mro_of: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
 _dict_of: Callable[[type], dict[str, Any]] = type.__dict__["__dict__"].__get__
 ATOMS: frozenset[type] = frozenset({  # what surely holds nothing
-    int, float, complex, bool, str, bytes, bytearray, range, slice, type(None), type(...), torch.dtype, torch.device,
+    int, float, complex, bool, str, bytes, range, slice, type(None), type(...), torch.dtype, torch.device,
 })  # fmt: skip
+BUFFERS = (bytes, bytearray, memoryview, array.array, mmap.mmap)  # whose memory tensors and arrays can lie over
+HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")  # of a tensor: dictionaries of functions
 MODULE_OWN = frozenset(nn.Module().__dict__)
 PARAMETERS_AND_BUFFERS = ("_parameters", "_buffers")
 REGISTRIES = (*PARAMETERS_AND_BUFFERS, "_modules")
@@ -288,12 +294,20 @@ def _of_tensor(table: ObjectReader, x: torch.Tensor) -> Iterator[Reference]:
         yield "attribute", "grad", grad
     if x._base is not None:
         yield "base", "", x._base
+    for name in HOOKS:
+        if hooks := getattr(x, name, None):
+            yield "attribute", name, hooks
     yield from table.of_instance(x)
 
 
 def _of_array(_: ObjectReader, array: np.ndarray) -> Iterable[Reference]:
     base = np.ndarray.base.__get__(array)
     return () if base is None else (("array", "base", base),)
+
+
+def _of_buffer(_: ObjectReader, buffer: Any) -> Iterable[Reference]:
+    """Return what a view of memory is one of; the others hold nothing, but are met: a tensor may lie over them."""
+    return (("array", "obj", buffer.obj),) if type(buffer) is memoryview else ()
 
 
 def _of_module(_: ObjectReader, module: nn.Module) -> Iterator[Reference]:
@@ -317,6 +331,24 @@ def _of_function(_: ObjectReader, function: Any) -> Iterator[Reference]:
 
 def _of_method(_: ObjectReader, method: Any) -> Iterable[Reference]:
     return ("self", "__self__", method.__self__), ("same", "", method.__func__)
+
+
+def _of_builtin(_: ObjectReader, method: Any) -> Iterable[Reference]:
+    """Return whose method it is: ``x.add``; that of a function is its module."""
+    return () if is_kind(method.__self__, type, types.ModuleType) else (("self", "__self__", method.__self__),)
+
+
+def _of_future(_: ObjectReader, future: Any) -> Iterable[Reference]:
+    return (("attribute", "result()", attributes_of(future).get("_result")),)
+
+
+def _of_local(_: ObjectReader, local: Any) -> Iterable[Reference]:
+    return _attributes(local_attributes(local))
+
+
+def local_attributes(local: Any) -> dict[str, Any]:
+    """Return what a ``threading.local`` holds for this thread; nothing of a class of the user's, which may run code."""
+    return local.__dict__ if type(local) is threading.local else {}
 
 
 def _of_partial(_: ObjectReader, partial: Any) -> Iterator[Reference]:
@@ -391,9 +423,11 @@ def location_of(code: Any, line: int | None) -> Location:
 # The first class that an object's class is derived from says how it is read.
 _READERS: tuple[tuple[type, _Reader], ...] = (
     (torch.Tensor, _of_tensor), (np.ndarray, _of_array), (nn.Module, _of_module),
+    *((kind, _of_buffer) for kind in BUFFERS if kind not in ATOMS),
     (torch.optim.Optimizer, ObjectReader.of_instance), (dict, _of_dict), (list, _of_sequence), (tuple, _of_sequence),
     (deque, _of_sequence), (set, _of_sequence), (frozenset, _of_sequence), (types.FunctionType, _of_function),
-    (types.MethodType, _of_method), (functools.partial, _of_partial), (type(functools.cache(abs)), _of_cache),
+    (types.MethodType, _of_method), (types.BuiltinMethodType, _of_builtin), (Future, _of_future),
+    (threading.local, _of_local), (functools.partial, _of_partial), (type(functools.cache(abs)), _of_cache),
     (types.GeneratorType, _of_generator), (types.CoroutineType, _of_generator),
     (types.AsyncGeneratorType, _of_generator), (BaseException, _of_error), (types.TracebackType, _of_traceback),
     (types.FrameType, _of_frame), (types.ModuleType, _of_python_module), (type, _of_class),

@@ -8,10 +8,12 @@ import functools
 import itertools
 import operator
 import re
+import threading
 from collections import ChainMap, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field
-from types import FunctionType, MemberDescriptorType, MethodType, ModuleType
+from types import BuiltinMethodType, FunctionType, MemberDescriptorType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -80,7 +82,10 @@ Label = Callable[[object], str]
 
 NO_FURTHER = -1  # a child that is to be seen, but not looked into
 # What a user cannot reach by an expression is read by its attributes alone, as an object of any other class.
-_WRITABLE = (nn.Module, dict, list, tuple, deque, set, frozenset, FunctionType, MethodType, functools.partial)
+_WRITABLE = (
+    nn.Module, dict, list, tuple, deque, set, frozenset, FunctionType, MethodType, BuiltinMethodType, functools.partial,
+    Future, threading.local,
+)  # fmt: skip
 
 
 def children(table: ObjectReader, path: str, item: Any, depth: int, label: Label) -> Iterator[Child]:

@@ -220,7 +220,7 @@ def freeable_notes(freeable: FreeableMemory) -> str:
     """Return why letting go of a name frees less than it leads to."""
     if freeable.kind == "item":
         return freeable.name.partition("; ")[2]
-    if freeable.reaches <= freeable.nbytes:
+    if number_of_bytes(freeable.reaches) == number_of_bytes(freeable.nbytes):  # but for a few bytes
         return ""
     shared = f", shared with {listed(freeable.shared_with, most=3)}" if freeable.shared_with else ""
     return f"of {number_of_bytes(freeable.reaches)} that it reaches{shared}"

@@ -164,7 +164,9 @@ def memory_summary(report: TensorReport) -> str:
     if storage.device == "meta":
         return f"none: on the meta device; elsewhere it would take {size}"
     arrays = sum(alias.kind == "ndarray" for alias in report.aliases)
-    known = plural(1 + len(report.aliases) - arrays, "tensor") + (f", {plural(arrays, 'array')}" if arrays else "")
+    buffers = sum(alias.relation == "buffer" for alias in report.aliases)
+    numbers = (1 + len(report.aliases) - arrays - buffers, "tensor"), (arrays, "array"), (buffers, "buffer")
+    known = ", ".join(plural(number, what) for number, what in numbers if number)
     return f"{size}, {held or known}"
 
 

@@ -158,6 +158,71 @@ def test_memory_of_an_array_without_a_name_is_the_tensors() -> None:
     assert released("x = torch.zeros(100).numpy()")["x"].nbytes == 400
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        "b = bytearray(400)\nx = torch.frombuffer(b, dtype=torch.float32)",
+        "b = memoryview(bytearray(400))\nx = torch.frombuffer(b, dtype=torch.float32)",
+        "import array\nb = array.array('f', bytes(400))\nx = torch.frombuffer(b, dtype=torch.float32)",
+        "import mmap\nb = mmap.mmap(-1, 400)\nx = torch.frombuffer(b, dtype=torch.float32)",
+        "b = bytearray(400)\nx = torch.from_numpy(np.frombuffer(b, dtype=np.float32))",
+    ],
+)
+def test_memory_of_a_buffer_is_free_when_the_buffer_is(source: str) -> None:
+    """A tensor over an object that exports its memory frees nothing while that has a name; both together do."""
+    found = released(source)
+    assert [found[name].nbytes for name in ("b", "x")] == [0, 0]
+    assert (found["x"].shared_with, found["b, x"].nbytes, found["b, x"].code) == (("b",), 400, "del b, x")
+    held = released(f"{source}\nagain = [b]\ndel b")
+    assert (held["x"].nbytes, held["x, again"].nbytes) == (0, 400)
+
+
+def test_memory_of_a_buffer_without_a_name_is_the_tensors() -> None:
+    """A tensor over a buffer that nothing else holds frees it."""
+    assert released("x = torch.frombuffer(bytearray(400), dtype=torch.float32)")["x"].nbytes == 400
+
+
+@pytest.mark.parametrize("view", ["z.imag", "z.real[1:]", "z.conj()", "torch.view_as_real(z)"])
+def test_a_view_that_reads_other_numbers_goes_with_its_base(view: str) -> None:
+    """Such a view refers to its base twice, and nobody else does; a container that does is seen all the same."""
+    found = released(f"z = torch.ones(50, dtype=torch.complex64)\nv = {view}")
+    assert (found["z, v"].nbytes, found["z"].shared_with, found["v"].shared_with) == (400, ("v",), ("z",))
+    found = released(f"z = torch.ones(50, dtype=torch.complex64)\nv = {view}\nkept = [z]\ndel z")
+    assert (found["v, kept"].nbytes, found["v"].nbytes) == (400, 0)
+
+
+def test_a_view_of_other_numbers_promises_nothing_that_a_graph_elsewhere_holds() -> None:
+    """What a graph that no name leads to has saved stays."""
+    z = torch.ones(50, dtype=torch.complex64)
+    node = (z * torch.ones(50, dtype=torch.complex64, requires_grad=True)).grad_fn
+    namespace = {"__name__": "program", "z": z, "v": z.imag}
+    del z
+    found = {one.name: one for one in collect_freeable(namespace).freeable}
+    assert found["z"].nbytes == found["v"].nbytes == 0
+    assert "z, v" not in found or found["z, v"].nbytes == 0
+    del node
+
+
+def test_a_jagged_tensor_frees_what_it_lies_in_once() -> None:
+    """The storage that the wrapper shows has no memory: it does not count; its values do."""
+    found = released("x = torch.nested.nested_tensor([torch.ones(100), torch.ones(200)], layout=torch.jagged)")["x"]
+    assert 1200 <= found.nbytes <= found.reaches < 1300  # besides them there are its offsets
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "x = torch.ones(10).add",
+        "import threading\nx = threading.local()\nx.held = torch.ones(10)",
+        "from concurrent.futures import Future\nx = Future()\nx.set_result(torch.ones(10))",
+        "x = torch.ones(0, requires_grad=True)\nx.register_hook(lambda g, held=torch.ones(10): g)",
+    ],
+)
+def test_what_only_a_library_shows_is_freed_with_it(source: str) -> None:
+    """A bound method of torch's, what a thread or a future holds, and what a hook does."""
+    assert released(source)["x"].nbytes == 40
+
+
 def test_a_list_of_numbers_is_not_looked_through() -> None:
     """A long list that begins with numbers holds nothing: it is not walked."""
     looked = look({"__name__": "program", "numbers": list(map(float, range(100_000)))})

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import gc
+import re
 import sys
+import threading
 import types
 import warnings
+from concurrent.futures import Future
 
 import numpy as np
 import pytest
@@ -283,6 +286,52 @@ def test_who_holds_what_no_name_leads_to(monkeypatch):
     held = {one.shape: [holder.path for holder in one.holders] for one in report.storages if not one.name}
     assert held[(LARGE,)] == ["library.cache"]
     assert held[(LARGE + 1,)] == ["a list of 3 without a name"]
+
+
+def test_a_closure_that_nothing_names_is_told():
+    """What a function holds that only a library leads to."""
+
+    def variable():
+        held = torch.zeros(LARGE + 2)
+        return (lambda: held).__closure__[0]
+
+    cell = variable()
+    one = next(one for one in memory({}).storages if one.shape == (LARGE + 2,))
+    assert (one.name, paths(one)) == ("", ["a variable of a closure"])
+    del cell
+
+
+def test_parts_are_called_as_a_user_reaches_them():
+    """The storages of a tensor that is made of several are its parts."""
+    names = {one.name for one in seen({"c": torch.eye(5).to_sparse_csr(), "s": torch.eye(5).to_sparse()}).storages}
+    assert names == {"c.crow_indices()", "c.col_indices()", "c.values()", "s._indices()", "s._values()"}
+    one = of(seen({"x": torch.nested.nested_tensor([torch.ones(100)], layout=torch.jagged)}), "x.values()")
+    assert (one.nbytes, paths(one)[0]) == (400, "x.values()")
+
+
+def test_what_hooks_threads_and_futures_hold_has_a_name():
+    """It is reached through the tensor, the thread's attribute, the result, the method's own object."""
+    x, local, future = torch.ones(1, requires_grad=True), threading.local(), Future()
+    in_hook = torch.ones(10)
+    x.register_hook(lambda gradient, held=in_hook: gradient)
+    del in_hook
+    local.held = torch.ones(11)
+    future.set_result([torch.ones(12)])
+    report = seen({"x": x, "local": local, "future": future, "method": torch.ones(13).add})
+    named = {one.nbytes // 4: one.name for one in report.storages}
+    assert re.fullmatch(r"x\._backward_hooks\[\d+\], default argument", named[10])
+    assert (named[11], named[12], named[13]) == ("local.held", "future.result()[0]", "method.__self__")
+
+
+def test_who_lent_the_memory_is_a_holder():
+    """Arrays and buffers over the memory of a tensor are named beside it, wherever they lie."""
+    buffer, array = bytearray(400), np.zeros(50)
+    x, y, z = torch.frombuffer(buffer, dtype=torch.float32), torch.from_numpy(array), torch.ones(3)
+    report = memory({"x": x, "y": y, "z": z, "buffer": buffer, "kept": {"array": array}})
+    held = {name: of(report, name) for name in "xyz"}
+    assert paths(held["x"])[-1] == "buffer"
+    assert paths(held["y"])[-1] == "kept['array']"
+    assert held["y"].found == len(paths(held["y"])) == len(paths(held["z"])) + 1
 
 
 def test_a_graph_that_only_a_node_keeps():

@@ -245,6 +245,21 @@ def test_roles() -> None:
     assert inspect(torch.eye(2).to_sparse()).role == "has no storage of its own"
 
 
+def test_memory_of_a_buffer_is_not_the_tensors_own() -> None:
+    """Who exported it is named: its memory, who shares it, who keeps it."""
+    buffer = bytearray(400)
+    x = torch.frombuffer(buffer, dtype=torch.float32)
+    for names in ({"buffer": buffer}, {"buffer": buffer, "view": memoryview(buffer)}):
+        report = collect_tensor(x, name="x", namespace={"x": x} | names)
+        assert report.role == "its memory belongs to buffer"
+        assert {alias.name: alias.relation for alias in report.aliases} == dict.fromkeys(names, "buffer")
+        assert report.holders is not None
+        assert [holder.path for holder in report.holders.of_storage] == list(names)
+    inside = collect_tensor(x, name="x", namespace={"x": x, "kept": [buffer]})
+    assert (inside.role, inside.aliases[0].of_elements) == ("its memory belongs to kept[0]", 400)
+    assert collect_tensor(x[5:], name="y", namespace={"x": x, "buffer": buffer}).role == "view of x"
+
+
 def test_rows_under_the_strip_are_those_of_the_base() -> None:
     """The strip is ruled in slices of the contiguous base where it has a name, else of the tensor itself."""
     a = torch.zeros(4, 6)
