@@ -237,6 +237,7 @@ def nothing_known(question: Question) -> WhyReport:
     says = f"{question.grad} is None because no backward has reached {name} since it was made, or since it was cleared."
     rests = f"No variable with a graph was computed from it ({facts.searched} searched)."
     evidence = (rests, question.copies, BEFORE, question.unseen)
+    used = f"Compute the loss from {name}: no backward of the last traced run led to it." if question.unseen else ""
     return question.described(
-        "nothing known", says, evidence=evidence, remedy=(UNTRACED,), path=partial(live_way, facts)
+        "nothing known", says, evidence=evidence, remedy=(used, UNTRACED), path=partial(live_way, facts)
     )
