@@ -15,7 +15,7 @@ from tensormagic.diagnoses.rule import grouped, scientific, shortest
 from tensormagic.diagnoses.why_question import Question, place_words
 from tensormagic.diagnoses.why_run import KnownRun
 from tensormagic.reports import Finding, GradientFacts, Graph, Hook, TraceReport, WhyGroup, WhyReport
-from tensormagic.words import capitalised, is_or_are, listed, part_of, plural
+from tensormagic.words import capitalised, count, is_or_are, listed, part_of, plural
 
 # Why ``.grad`` is what it is: NaN, zero, several passes together, scaled; or simply what the last pass brought.
 
@@ -243,7 +243,10 @@ def fine(question: Question) -> WhyReport:
     brought = f"its norm is {scientific(last or 0.0)}, from the last pass" if same else _norm_words(question).strip(".")
     zeros = f"{plural(facts.zero, 'element')} of {facts.numel} are exactly zero." if facts.zero else ""
     few = facts.numel and facts.zero / facts.numel < MOSTLY
-    evidence = (_passes(question), zeros if not few else "")
+    hooks = list(dict.fromkeys(facts.hooks))
+    often = f", put there {count(len(facts.hooks))} times or more" if len(hooks) == 1 < len(facts.hooks) else ""
+    seen = f"Hooks of {question.name} saw it first: {_listed(hooks)}{often}." if hooks else ""
+    evidence = (_passes(question), seen, zeros if not few else "")
     return question.described("fine", f"{question.grad} is fine: {brought}.", evidence=evidence, path=question.way)
 
 

@@ -659,3 +659,13 @@ def test_a_loop_variable_is_no_name_of_a_parameter_of_the_model():
         p.grad = torch.ones_like(p)
     report = ask(net, {"net": net, "p": p}, "net")
     assert [group.names for group in report.groups] == [("net",)]
+
+
+def test_hooks_saw_a_gradient_first():
+    w = torch.ones(3, requires_grad=True)
+    for _ in range(20):
+        w.register_hook(lambda gradient: gradient / 2)
+    (w * 2).sum().backward()
+    (seen,) = [words for words in tm.why(w, "w", namespace={"w": w}).evidence if "hook" in words.lower()]
+    assert seen.startswith("Hooks of w saw it first: `<lambda>` tensor hook (test_why.py, line ")
+    assert seen.endswith("put there 12 times or more.")
