@@ -200,7 +200,7 @@ def kind(one: LiveStorage) -> str:
     """Return what the tensor on a storage is: ``float32 (32, 32), 3 tensors, shared``."""
     what = f"{one.dtype} {tuple_text(one.shape)}" if one.dtype else ""
     more = plural(one.tensors, "tensor") if one.tensors > 1 else ""
-    return ", ".join(filter(None, (what, more, "memory that something outside torch may share" if one.shared else "")))
+    return ", ".join(filter(None, (what, more, "memory may be shared outside torch" if one.shared else "")))
 
 
 def held_by(one: LiveStorage) -> str:
