@@ -9,6 +9,7 @@ from itertools import chain
 Edges = Sequence[Sequence[int]]  # for each node, or for each root, the nodes that it refers to
 Weights = Mapping[int, tuple[int, str]]  # bytes and device, by node
 
+FEW, _MANY = 8, -1  # roots that lead to something together
 MOST_STEPS = 200_000  # nodes looked at for what containers free: a tenth of a second
 
 
@@ -55,6 +56,7 @@ class Flow:
                 self.sums.setdefault(self.sets[node], Sum()).add(*weight)
         several = [each for each in self.sums.items() if each[0].bit_count() > 1]
         self.several = sorted(several, key=lambda each: -each[1].nbytes)  # the sets of more than one, the most first
+        self._places = _places_of(needed for needed, _ in self.several)
         self._begun = {node for starts in roots for node in starts}
         self._before: list[list[int]] = [[] for _ in edges]
         for node, afters in enumerate(edges):
@@ -71,15 +73,22 @@ class Flow:
         freed = Sum()
         for at in bits(members):
             freed.include(self.sums.get(1 << at, Sum()))
-        for needed, what in self.several if members & (members - 1) else ():  # a single root is in no set of several
+        for needed, what in (
+            self._near(members) if members & (members - 1) else ()
+        ):  # a single root frees no set of several
             if needed & members == needed:
                 freed.include(what)
         return freed
 
     def shared(self, members: int) -> tuple[int, int]:
         """Return the bytes that a set of roots leads to but does not free, and which roots the most of it takes."""
-        found = [each for each in self.several if (held := each[0] & members) and held != each[0]]
+        found = [each for each in self._near(members) if (held := each[0] & members) and held != each[0]]
         return sum(what.nbytes for _, what in found), found[0][0] if found else 0
+
+    def _near(self, members: int) -> list[tuple[int, Sum]]:
+        """Return the sets of several roots, without those of a few roots of which none is a member."""
+        few = {at for root in bits(members) for at in self._places.get(root, ())}
+        return [self.several[at] for at in sorted([*self._places.get(_MANY, ()), *few])]
 
     # What a single node alone leads to. It dominates others where every way to these goes through it. Of all nodes
     # that would be a dominator tree; asked for the few containers that a user can write down, it is enough to go
@@ -130,6 +139,15 @@ class Flow:
             if each in self.weights:
                 total.add(*self.weights[each])
         return total
+
+
+def _places_of(sets: Iterable[int]) -> dict[int, list[int]]:
+    """Return for each root where the sets of a few roots are that it is in; under `_MANY` where the others are."""
+    places: dict[int, list[int]] = {}
+    for at, members in enumerate(sets):
+        for root in bits(members) if members.bit_count() <= FEW else (_MANY,):
+            places.setdefault(root, []).append(at)
+    return places
 
 
 def bits(members: int) -> Iterator[int]:

@@ -78,7 +78,7 @@ def live_storage(block: Block) -> LiveStorage:
         category=category_of(block.roles), dtype=str(stands.dtype).removeprefix("torch."),
         shape=told(lambda: numbers(stands.shape), ()), tensors=len(block.tensors),
         holders=(*holders, *block.lenders, *block.saved, *block.unnamed)[:MOST_HOLDERS],
-        found=len(places) + len(block.lenders) + block.in_graphs + len(block.unnamed), module=block.module,
+        found=len(places) + block.lent + block.in_graphs + len(block.unnamed), module=block.module,
         location=None if origin is None else origin.location, backward=origin is not None and origin.backward,
         # Two storages lie over one memory, or it is another's, or a file's.
         shared=len(block.identities) > 1 or (on_cpu and (storage.is_shared() or not storage.resizable())),

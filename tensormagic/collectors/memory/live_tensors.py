@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import inspect
 import sys
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -16,7 +17,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from tensormagic.collectors.aliasing.storage_aliases import gather
+from tensormagic.collectors.aliasing.storage_aliases import Entry, by_memory, gather
 from tensormagic.collectors.geometry.parts import parts
 from tensormagic.collectors.geometry.strides import Memory
 from tensormagic.collectors.graphs.live_nodes import walk_nodes
@@ -77,7 +78,8 @@ class Block:
     module: str = ""  # path of the module that it belongs to
     saved: list[Holder] = field(default_factory=list)  # the first few graphs that keep it
     in_graphs: int = 0  # how often graphs keep it
-    lenders: list[Holder] = field(default_factory=list)  # arrays and buffers with a name that lie over the same bytes
+    lent: int = 0  # how many arrays and buffers with a name lie over the same bytes, and the first of them
+    lenders: list[Holder] = field(default_factory=list)
     unnamed: list[Holder] = field(default_factory=list)  # what else refers to its tensors, where no name or graph does
     identities: set[int] = field(init=False)  # of its storages
 
@@ -163,16 +165,30 @@ def _described(item: Any, x: torch.Tensor, libraries: dict[int, str]) -> str:
     return f"an object without a name: {defining_module(type(item))}.{type(item).__qualname__}"
 
 
+MOST_LENDERS = 6  # listed for one block
+
+
 def note_lenders(blocks: Sequence[Block], namespace: Mapping[str, Any]) -> None:
     """Note on blocks whose memory torch did not allocate, or lent, which arrays and buffers with a name lie over it."""
-    foreign = [block for block in blocks if is_foreign(block.part.untyped_storage())]
-    for entry in gather(Walk(namespace), np.ndarray, *BUFFERS) if foreign else ():
+    borrowed = {id(block.part): block for block in blocks if is_foreign(block.part.untyped_storage())}
+    lenders: dict[Memory, list[Holder]] = {}  # a thousand rows of an array have its memory
+    for entry in gather(Walk(namespace), np.ndarray, *BUFFERS) if borrowed else ():
         if (memory := entry.memory) is not None:
             name = nearest(entry.names)[0]
             holder = Holder(name, "name" if name.isidentifier() else "item", "storage", memory.nbytes)
-            for block in foreign:
-                if block.memory.shift(memory) is not None:
-                    block.lenders.append(holder)
+            lenders.setdefault(memory, []).append(holder)
+    every = [Entry(block.part, [], block.memory, is_tensor=True) for block in borrowed.values()]
+    every += [Entry(holders, [], memory, is_tensor=False) for memory, holders in lenders.items()]
+    for shared in by_memory(every):
+        lying = [borrowed[id(entry.item)] for entry in shared.entries if entry.is_tensor]  # in order of address
+        starts, longest = [one.memory.address for one in lying], max((one.nbytes for one in lying), default=0)
+        for entry in shared.entries:
+            if (memory := entry.memory) is not None and not entry.is_tensor:
+                first = bisect_right(starts, memory.address - longest)
+                for block in lying[first : bisect_left(starts, memory.address + memory.nbytes)]:
+                    if block.memory.shift(memory) is not None:
+                        block.lent += len(entry.item)
+                        block.lenders += entry.item[: MOST_LENDERS - len(block.lenders)]
 
 
 MOST_SAVED = 4  # graphs listed for one block

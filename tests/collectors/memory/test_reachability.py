@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
+import pytest
 from hypothesis import given, settings, strategies as st
 
 from tensormagic.collectors.memory.flow import Flow, bits, ends_in_cycles, set_of
@@ -107,3 +109,19 @@ def test_a_long_circle_is_found_without_recursion() -> None:
     """Graphs of autograd are deep."""
     edges = [[(node + 1) % 50_000] for node in range(50_000)]
     assert ends_in_cycles(edges, [(49_999, 0)]) == [0]
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("few", [0, 1, 2, 8])
+def test_sets_looked_up_by_a_root_are_those_that_have_it(monkeypatch, seed, few):
+    """What a set of roots frees and shares is the same as by comparing it with every other."""
+    monkeypatch.setattr("tensormagic.collectors.memory.flow.FEW", few)
+    chance = random.Random(seed)
+    edges = [chance.sample(range(40), chance.randrange(3)) for _ in range(40)]
+    flow = Flow(edges, [chance.sample(range(40), 2) for _ in range(12)], {at: (1 << at, "cpu") for at in range(40)})
+    for members in [*(1 << root for root in range(12)), *(chance.randrange(1, 1 << 12) for _ in range(20))]:
+        every = [(needed, what.nbytes) for needed, what in flow.sums.items()]
+        freed = sum(nbytes for needed, nbytes in every if needed & ~members == 0)
+        shared = [(nbytes, needed) for needed, nbytes in every if needed & members and needed & ~members]
+        assert flow.freed(members).nbytes == freed
+        assert flow.shared(members) == (sum(nbytes for nbytes, _ in shared), max(shared, default=(0, 0))[1])
