@@ -296,7 +296,7 @@ def test_what_cannot_be_checked():
     with pytest.raises(TensorMagicError, match="takes the model"):
         tm.check(torch.optim.SGD(net.parameters(), lr=0.1), [])
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-    with pytest.raises(TensorMagicError, match=r"a torch\.SGD is none of these, or one more"):
+    with pytest.raises(TensorMagicError, match=r"a torch\.optim\.SGD is none of these, or one more"):
         tm.check(net, optimizer, optimizer)
     with pytest.raises(
         TensorMagicError, match=r"a torch\.Tensor is none of these.*; a batch is one part: \(inputs, targets\)$"

@@ -124,10 +124,10 @@ def test_a_function_that_ignores_what_arrives():
 @pytest.mark.parametrize(
     ("kind", "given", "words"),
     [
-        (Cubed, (torch.randn(4), 3), "of x, differences give"),
+        (Cubed, (torch.randn(4), 3), "for x, differences give"),
         (Squared, (torch.randn(4),), "is not proportional to the gradient that it is given: twice that gives 4 times"),
-        (Silent, (torch.randn(4), torch.randn(4)), "of y, differences give"),
-        (Cubed, (torch.randn(600), 3), "of x, differences give"),
+        (Silent, (torch.randn(4), torch.randn(4)), "for y, differences give"),
+        (Cubed, (torch.randn(600), 3), "for x, differences give"),
     ],
     ids=["derivative", "not linear", "none", "large"],
 )
