@@ -51,8 +51,7 @@ def _left_out(report: TraceReport, training: Training, *, of_models: bool = True
     return [
         series
         for number, series in enumerate(report.parameters)
-        if (series.is_parameter or (not of_models and _weighs_losses(report, series)))
-        and series.requires_grad
+        if series.requires_grad
         and series.touched > 0
         and series.name not in trained
         and (
@@ -64,6 +63,7 @@ def _left_out(report: TraceReport, training: Training, *, of_models: bool = True
             )
         )
         and (series.owner if of_models else not series.owner and series.name.isidentifier())
+        and (series.is_parameter or (not of_models and _weighs_losses(report, series)))
     ]
 
 

@@ -156,7 +156,7 @@ HALF_OVERFLOW = (
     "float16 holds at most 65504: scale the loss less (`torch.amp.GradScaler` finds the scale by skipping such steps), "
     "or use `bfloat16`."
 )
-HOOKED = "Look at what the hook returns or writes into the gradient: it runs before the next node receives it."
+HOOKED = "Look at what the hook returns or writes into the gradient; one that only looks returns None."
 ANY = "Look at the inputs of this line with `%tensor`; clamp or mask it before, not after."
 
 

@@ -12,6 +12,7 @@ from functools import partial
 from tensormagic.diagnoses import why_none
 from tensormagic.diagnoses.gradient_health import EXPLODING_NORM, VANISHING_NORM
 from tensormagic.diagnoses.rule import grouped, scientific, shortest
+from tensormagic.diagnoses.singular import HOOKED
 from tensormagic.diagnoses.why_question import Question, place_words
 from tensormagic.diagnoses.why_run import KnownRun
 from tensormagic.reports import Finding, GradientFacts, Graph, Hook, TraceReport, WhyGroup, WhyReport
@@ -21,7 +22,6 @@ from tensormagic.words import capitalised, count, is_or_are, listed, part_of, pl
 
 SINCE = "This holds if no other backward has run since that cell."
 SET = "it was set to zero: `zero_grad(set_to_none=False)` and `grad.zero_()` do that"
-LOOK_AT_HOOK = "Look at what the hook returns or writes into the gradient; one that only looks returns None."
 TENSOR_HOOK = "tensor hook"  # of `Hook.kind`: it is called before the gradient is stored
 MOSTLY = 0.5  # a share of zeros from which on they are named
 _ZEROS = {
@@ -115,7 +115,7 @@ def zero(question: Question) -> WhyReport | None:
     if facts.hooks:
         head += f": a hook on {question.name} may have made zeros of it, {_listed(facts.hooks)}"
         rests = f"Otherwise backward brought zeros (a dead ReLU, a mask, a factor of zero), or {SET}."
-        first = LOOK_AT_HOOK
+        first = HOOKED
     again = "Run the cell under `%%tracegrad` and ask again: it sees where the gradient becomes zero."
     return question.described("zero", f"{head}.", evidence=(rests, question.unseen), remedy=(first, again))
 
@@ -142,7 +142,7 @@ def _came_as_zero(question: Question, head: str) -> WhyReport:
             f"{capitalised(op)} got a gradient of norm {norm}; otherwise it passed on nothing but zeros itself{why}."
         )
         place = trace.location(graph.hooked.get(str(first))) or place
-        evidence, remedy = (*evidence, rests), remedy or (LOOK_AT_HOOK,)
+        evidence, remedy = (*evidence, rests), remedy or (HOOKED,)
     return question.described(
         "zero", says, location=place, path=partial(question.way, (node,)), evidence=evidence, remedy=remedy
     )

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from tensormagic.diagnoses.backward_failures import ignored_gradient
 from tensormagic.diagnoses.lines import as_code
 from tensormagic.diagnoses.paths import neighbours, reached, users_of
+from tensormagic.diagnoses.singular import HOOKED
 from tensormagic.reports import UNTOUCHED, Finding, Frame, Graph, Node, ParameterSeries, TraceReport
 from tensormagic.words import count, listed, plural
 
@@ -371,7 +372,7 @@ def _hooked(report: TraceReport, where: tuple[int, int], dead: _Dead, first: _Si
         f"{f' ({made.label})' if made else ''} is not zero, but {hook} makes it exactly zero.",
         location=put or made,
         evidence={"leaves": len(dead.names), "passes": len(dead.frames), "first": dead.frames[0].pass_number},
-        remedy="Look at what the hook returns or writes into the gradient; one that only looks returns None.",
+        remedy=HOOKED,
         subject=dead.names[0],
         node=where,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 
 import pytest
 import torch
@@ -12,8 +13,9 @@ from IPython.core.error import UsageError
 from tensormagic.comparisons.rank_files import of_posts
 from tensormagic.magics import engines
 from tensormagic.magics.frames import bundle
-from tensormagic.reports import RankReport
+from tensormagic.reports import Finding, RankReport
 from tests.support.kernel import ROOT
+from tests.views.samples_ranks import EMPTY
 
 ipyparallel = pytest.importorskip("ipyparallel")
 pytestmark = [
@@ -225,3 +227,12 @@ def test_a_run_removes_what_a_client_never_asked_for(shell, tmp_path, monkeypatc
             file.unlink()
     assert not second.exists()
     assert engines._left == []
+
+
+def test_no_rank_is_missing_while_engines_run(monkeypatch, tmp_path):
+    """One ends before another, which has yet to say that it has: only the report of the end says who is missing."""
+    silent = Finding(code="TM900", severity="warning", message="Rank 1 stopped reporting.", location=None, evidence={})
+    other = replace(silent, code="TM902", message="Step 1 used gradients that differ.")
+    (tmp_path / "rank0.jsonl").write_text("{}")
+    monkeypatch.setattr(engines, "_report", lambda _: replace(EMPTY, findings=(silent, other)))
+    assert engines._so_far(None, tmp_path).findings == (other,)

@@ -119,8 +119,9 @@ def _written_by_call(call: ast.Call) -> Iterator[ast.expr]:
     if "out" in named:
         yield from named["out"].elts if isinstance(named["out"], ast.Tuple) else [named["out"]]
     function = call.func
-    if isinstance(function, ast.Attribute) and _is_in_place(getattr(function.value, "attr", "")):
-        function = function.value  # of ``torch.ops.aten.add_.Tensor`` the overload says nothing
+    if isinstance(function, ast.Attribute) and ast.unparse(function).startswith("torch.ops."):
+        op = function.value  # of ``torch.ops.aten.add_.Tensor`` the overload says nothing
+        function = op if _is_in_place(getattr(op, "attr", "")) else function
     name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
     if _is_in_place(name) and isinstance(function, ast.Attribute):
         yield function.value

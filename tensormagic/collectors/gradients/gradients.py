@@ -103,7 +103,7 @@ class PassRecorder:
                     usual = look is not None and slot is None
                     hook = look if usual else partial(before, index, node if slot else None, slot)
                     hooks.keep(node.register_prehook(hook))
-                for place, contested in structure.contested.items():
+                for place, contested in [*structure.contested.items()]:  # a pass on another thread may add to it
                     if nodes[place].name() in _PADDING:
                         self._padding.add(structure.index[place])
                     hooks.keep(nodes[place].register_hook(partial(after, structure.index[place], contested)))

@@ -174,7 +174,7 @@ class TracedGraph:
             for at, edge in enumerate(edges):
                 if len(self._sent_to_zero) == MOST_ZEROS:
                     break
-                if norms[edge.source] > 0 == norms[edge.target] and at not in self._sent_to_zero:
+                if norms[edge.source] > 0 and norms[edge.target] == 0 and at not in self._sent_to_zero:
                     self._sent_to_zero[at] = None
                     inputs = self.structure.contested.setdefault(self.structure.index.index(edge.source), [])
                     if edge.input_number not in inputs:

@@ -17,6 +17,7 @@ import torch
 from tensormagic.collectors.aliasing.storage_aliases import array_base, owner_of, root_of
 from tensormagic.collectors.kinds import sizes_of, study
 from tensormagic.collectors.kinds.kind import MOST_COPIED, counting
+from tensormagic.collectors.objects.children import is_kind
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.tensors.statistics import statistics
 from tensormagic.collectors.tensors.tensor import FEW, as_python, collect_briefly, collect_tensor, reason_of
@@ -113,7 +114,7 @@ def few_values(array: Any) -> str:
 
 def _mask(array: Any) -> np.ndarray | None:
     """Return the mask of a masked array, True where an element does not count; None where all of them do."""
-    mask = array._mask if isinstance(array, np.ma.MaskedArray) else None  # type: ignore[attr-defined]
+    mask = array._mask if is_kind(array, np.ma.MaskedArray) else None
     return mask if isinstance(mask, np.ndarray) and mask.dtype == np.bool_ and mask.any() else None
 
 

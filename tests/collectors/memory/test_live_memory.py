@@ -17,6 +17,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from tensormagic import memory
+from tensormagic.collectors.geometry.strides import Memory
 from tensormagic.collectors.memory.live_tensors import category_of
 from tensormagic.reports import CATEGORIES, LiveStorage
 from tests.support.zoo import ZOO
@@ -429,3 +430,16 @@ def test_a_namespace_has_to_be_one():
         memory([1])
     with pytest.raises(Exception, match="names and their values"):
         memory(only=3)
+
+
+def test_rows_of_an_array_are_held_against_its_tensors_once(monkeypatch):
+    """All rows have the memory of the whole array: what they lend is looked up together, not row by row."""
+    every = np.zeros((200, 4), np.float32)
+    rows = [every[at] for at in range(200)]
+    names = {"every": every, "rows": rows, "tensors": [torch.from_numpy(row) for row in rows]}
+    asked, shift = [], Memory.shift
+    monkeypatch.setattr(Memory, "shift", lambda self, other: asked.append(1) or shift(self, other))
+    report = memory(names)
+    assert len(asked) < 1000
+    assert all(one.holders[1].path == "every" for one in report.storages if one.name.startswith("tensors["))
+    assert any(one.name.startswith("tensors[") for one in report.storages)

@@ -111,6 +111,13 @@ def test_a_long_circle_is_found_without_recursion() -> None:
     assert ends_in_cycles(edges, [(49_999, 0)]) == [0]
 
 
+def test_a_root_is_compared_with_the_sets_that_it_is_in_alone():
+    """Of a thousand pairs, each is asked about once; else a session with many arrays is slow."""
+    pairs = [(2 * at, 2 * at + 1) for at in range(1000)]
+    flow = Flow([[]] * 1000, [[at] for at in range(1000) for _ in range(2)], dict.fromkeys(range(1000), (8, "cpu")))
+    assert [len(flow._near(1 << first)) for first, _ in pairs] == [1] * 1000
+
+
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("few", [0, 1, 2, 8])
 def test_sets_looked_up_by_a_root_are_those_that_have_it(monkeypatch, seed, few):
