@@ -74,9 +74,12 @@ def _written(given: Any) -> Sequence[Facts]:
         kind = type(given).__name__
         raise TraceError(f"tensormagic.ranks() takes a folder, or the trace report of each rank, but was given {kind}")
     path = given_path(given, "ranks()")
-    files = [path] if path.is_file() else sorted(path.glob("rank*.jsonl"))  # none where it is not a folder
-    if not files:
+    try:
+        files = [path] if path.is_file() else sorted(path.glob("rank*.jsonl"))  # none where it is not a folder
         what = "has no file rank*.jsonl" if path.is_dir() else "is no folder"
+    except OSError as error:  # such as a name that is too long
+        files, what = [], f"cannot be read ({error.strerror})"
+    if not files:
         written = f"each rank writes one with tensormagic.trace(ranks={str(path)!r})"
         raise ReportFormatError(f"{str(path)!r} {what}: {written}")
     return [read_file(file) for file in files]

@@ -21,7 +21,6 @@ from IPython.core.error import UsageError
 if TYPE_CHECKING:
     from tensormagic.reports import Cell, Report
 
-_NO_FIGURE = "not here: this report has no figure"
 _NUMBERED = re.compile(r"([^\W\d]\w*|[\])])((?:\.\d+)+)\b")  # net.0.weight
 _OPENING, _CLOSING, _QUOTES = "([{", ")]}", "\"'"
 
@@ -36,8 +35,8 @@ class Parser(argparse.ArgumentParser):
 
     @property
     def options(self) -> dict[str, argparse.Action]:
-        """Its options, by each way to write them."""
-        return self._option_string_actions
+        """Its options, by each way to write them; without that of a figure where there is none."""
+        return {name: one for name, one in self._option_string_actions.items() if one.help != argparse.SUPPRESS}
 
     def _near(self, message: str) -> str:
         """Return which option a slip may have meant, where argparse knows none of that name."""
@@ -126,7 +125,7 @@ class Magic:
         made = Parser(prog=self.name, description=self.does, add_help=False, allow_abbrev=False)
         report: type[Report] = getattr(reports, self.makes)
         endings = " ".join(f".{form}" for form in sorted([*views.forms_of(report), "json"]))
-        figures = _figures_of(report) if self.figures else _NO_FIGURE
+        figures = _figures_of(report) if self.figures else argparse.SUPPRESS
         shared: dict[str, Mapping[str, Any]] = {
             "--text": flag("show plain text, as in a terminal"),
             "--figure": value("KIND", figures, nargs="?", const=""),
@@ -145,12 +144,12 @@ class Magic:
 
 
 def _figures_of(report: type[Report]) -> str:
-    """Return the help on the figures of a kind of report."""
+    """Return the help on the figures of a kind of report; none where there is no figure."""
     from tensormagic.views.page.figures import KINDS
 
     kinds = [kind for kind, (classes, _) in KINDS.items() if issubclass(report, classes)]
     others = f"; --figure=KIND picks one of {', '.join(kinds)}" if len(kinds) > 1 else ""
-    return f"show a plotly figure{others}" if kinds else _NO_FIGURE
+    return f"show a plotly figure{others}" if kinds else argparse.SUPPRESS
 
 
 def slice_of(options: argparse.Namespace) -> dict[str, list[str]]:

@@ -149,13 +149,16 @@ def _ranks(shell: Any, options: Namespace) -> Report:
     return report if options.rank is None else api.rank_report(report, options.rank)
 
 
+_LONGEST = 255  # characters that file systems take as a name; of more, asking for the folder is an error
+
+
 def _run_of_ranks(shell: Any, given: str) -> Any:
     """Return the folder, or what the expression gives in the user namespace."""
     text = unquoted(given) or ""
     path = answer_of(given_path, text, "%ranks")
     names = given.split(".")
     is_name = all(name.isidentifier() for name in names)
-    if text != given or path.is_dir() or not (is_name or set(given) & set("[(")):
+    if text != given or (len(given) <= _LONGEST and path.is_dir()) or not (is_name or set(given) & set("[(")):
         return path
     if is_name and names[0] not in shell.user_ns:
         raise UsageError(f"there is no folder or name {given!r}; tensormagic.trace(ranks=...) writes such a folder")

@@ -106,3 +106,10 @@ def test_what_cannot_be_compared_is_refused(shell, cell, folder, line, words):
 def test_help(cell):
     """Alone, it says what it takes."""
     assert "the folder that every rank was given" in cell("%ranks").out
+
+
+def test_a_name_that_is_too_long_for_a_folder(cell, folder):
+    """It is no folder, whatever the file system says of it; an expression of that length is evaluated."""
+    assert "there is no folder or name" in str(cell("%ranks " + "x" * 300).error)
+    assert "cannot be read (File name too long)" in str(cell("%ranks 'x" + "x" * 300 + "'").error)
+    assert cell("%ranks (" + "'runs/a' or " * 40 + "'')").error is None
