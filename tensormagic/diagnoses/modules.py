@@ -95,9 +95,8 @@ def _computed(found: UnregisteredTensor) -> Finding:
     return Finding(
         code="TM603",
         severity="warning",
-        message=f"{found.name} is not a Parameter but the result of {found.grad_fn} on one, computed when "
-        f"{found.module} was built: {found.owner}.parameters() holds neither, so no optimizer made from it updates "
-        "them.",
+        message=f"{found.name} is not a Parameter: {found.grad_fn} computed it from one when {found.module} was built. "
+        f"{found.owner}.parameters() holds neither, so no optimizer made from it updates them.",
         location=found.location,
         evidence={"shape": str(found.shape), "made by": found.grad_fn},
         remedy=f"Compute first, make it a Parameter last: `{_parameter_last(found)}`; move the whole module: "

@@ -54,7 +54,7 @@ class Attention(nn.Module):
 
 
 @ill("TM603", severity="warning", subject="model.bias", line="self.bias = nn.Parameter(torch.zeros(5, 5)).to(device)",
-     says=("model.bias is not a Parameter but the result of ToCopyBackward0 on one", "`model.to(device)`"))  # fmt: skip
+     says=("model.bias is not a Parameter: ToCopyBackward0 computed it from one", "`model.to(device)`"))  # fmt: skip
 def a_parameter_lost_by_moving_it():
     """The forum's most asked one: ``nn.Parameter(…).to(device)`` is the result of an operation."""
     model = Attention()
