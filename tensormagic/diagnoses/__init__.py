@@ -149,6 +149,7 @@ RULES: tuple[Rule, ...] = (
     Rule("TM623", "a target network left behind", TraceReport, several_networks.targets_left_behind),
     Rule("TM624", "a frozen parameter that moves", TraceReport, several_networks.frozen_moves, "training.frozen"),
     Rule("TM625", "a step with scaled gradients", TraceReport, steps.scaled_gradients),
+    Rule("TM627", "a method that is not called", TraceReport, steps.not_called, "cell.lines"),
     Rule("TM701", "draws from an unseeded generator", TraceReport, calls.unseeded_draws, "observations"),
     Rule("TM701", "draws from a generator that the system seeded", RngRunReport, calls.unseeded_run),
     Rule("TM702", "a generator on another device", FailureReport, mismatches.rule_of("TM702"), "mismatch"),
@@ -201,8 +202,11 @@ def _of_one_cause(found: list[Finding]) -> list[Finding]:
     """Return what was found, each cause once.
 
     A copy is no news where the reshape that made it mixes elements, nor that gradients explode where steps use scaled
-    ones; a freed graph that belongs to a weight which is no Parameter has that one's cure.
+    ones, nor what comes of a method that is not called; a freed graph that belongs to a weight which is no Parameter
+    has that one's cure.
     """
+    caused = {steps.CAUSED[one.subject.rpartition(".")[2]] for one in found if one.code == "TM627"}
+    found = [one for one in found if one.code not in caused]
     mixed, scaled = {line_of(one) for one in found if one.code == "TM106"}, any(one.code == "TM625" for one in found)
     found = [one for one in found if one.code != "TM102" or line_of(one) not in mixed]
     found = [one for one in found if one.code != "TM404" or not scaled]

@@ -28,7 +28,6 @@ from tensormagic.diagnoses.zero_gradients import COMPARING
 from tensormagic.reports import (
     Finding,
     Graph,
-    Location,
     ParameterSeries,
     TraceReport,
 )
@@ -186,7 +185,7 @@ def _under(line: str, key: str) -> str:
 
 
 def never_stepped(report: TraceReport) -> Iterator[Finding]:
-    """TM622: an optimizer whose parameters get gradients makes no step, while others do, or is not called.
+    """TM622: an optimizer whose parameters get gradients makes no step, while others do.
 
     A critic that gradients pass through on their way to the network that is stepped is left alone, unless its own
     optimizer clears them each time. Where nothing steps,
@@ -196,17 +195,6 @@ def never_stepped(report: TraceReport) -> Iterator[Finding]:
     steps = max((use.steps for use in uses), default=0)
     for idle in training_of(report).idle:
         held = held_by(report, idle)
-        if (line := _named_alone(report, f"{idle.name}.step")) is not None and any(series.touched for series in held):
-            yield Finding(
-                code="TM622",
-                severity="warning",
-                message=f"{idle.name} makes no step: `{idle.name}.step` names the method without calling it.",
-                location=line,
-                evidence={"passes": max(series.touched for series in held)},
-                remedy=f"`{idle.name}.step()`",
-                subject=idle.name,
-            )
-            continue
         training = training_of(report)
         cleared = report.location(idle.cleared) if not training.by_hand else None
         many = [series for series in held if series.touched >= FEWEST_STEPS]
@@ -230,14 +218,6 @@ def never_stepped(report: TraceReport) -> Iterator[Finding]:
                 remedy=f"If {listed(owners)} should learn here: `{name}.step()` after the backward of its loss.",
                 subject=idle.name,
             )
-
-
-def _named_alone(report: TraceReport, code: str) -> Location | None:
-    """Return the line on which code stands as a statement of its own."""
-    for number, line in enumerate(report.cell.lines, 1):
-        if any(statement.strip() == code for statement in line.partition("#")[0].split(";")):
-            return Location(report.cell.filename, number, line.strip(), report.cell.count)
-    return None
 
 
 FEWEST_UNTIL_COPIED = 100  # steps; target networks are often copied after so many

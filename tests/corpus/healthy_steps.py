@@ -1,4 +1,4 @@
-"""Training loops that step in unusual ways on purpose, and have nearly the faults of TM309, TM310 and TM607."""
+"""Training loops that step in unusual ways on purpose, and have nearly the faults of TM309, TM310, TM607 and TM627."""
 
 from __future__ import annotations
 
@@ -245,3 +245,36 @@ def an_average_that_gets_gradients_and_uses_none():
             optimizer.step()
             teacher.update_parameters(net)
     return trace.report
+
+
+@healthy(nearly="TM627")
+def methods_handed_on():
+    """They are called by another name, or by whom they are given to."""
+    net = mlp(64, 16, 10)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    clear, after = optimizer.zero_grad, [optimizer.step]
+
+    def step(loss):
+        clear()
+        loss().backward()
+        for each in after:
+            each()
+
+    return _trained(net, step)
+
+
+@healthy(nearly="TM627")
+def a_function_that_is_never_called():
+    """What stands in it is no part of this training."""
+    net = mlp(64, 16, 10)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+
+    def later():
+        optimizer.zero_grad  # noqa: B018  (no call)
+
+    def step(loss):
+        optimizer.zero_grad()
+        loss().backward()
+        optimizer.step()
+
+    return _trained(net, step) if later else None

@@ -1,4 +1,4 @@
-"""Training code in which a parameter gets no gradient (TM601), each for another reason, or no step (TM622)."""
+"""Training code in which a parameter gets no gradient (TM601), each for another reason."""
 
 from __future__ import annotations
 
@@ -136,21 +136,6 @@ def embeddings_that_are_never_looked_up():
     net = Net()
     with tm.trace(namespace={"net": net}) as trace:
         train_classifier(net, flat=True)
-    return trace.report
-
-
-@ill("TM622", severity="warning", line="optimizer.step", subject="optimizer",
-     says=("names the method without calling it", "`optimizer.step()`"))  # fmt: skip
-def a_step_without_parentheses():
-    """Python names a method that is not called, and says nothing."""
-    net = nn.Linear(4, 1)
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-    with tm.trace(namespace={"net": net, "optimizer": optimizer}) as trace:
-        for _ in range(3):
-            loss = net(torch.randn(8, 4)).square().mean()
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step  # noqa: B018  (no call)
     return trace.report
 
 

@@ -1,4 +1,4 @@
-"""Training loops that step at the wrong moment: on gradients never cleared, cleared too early, or used twice."""
+"""Loops that step at the wrong moment: on gradients never cleared, cleared too early, used twice, or not called."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch import nn
 
 import tensormagic as tm
 from tests.corpus.cases import ill
-from tests.corpus.data import batches
+from tests.corpus.data import batches, mlp
 
 # -- TM309: gradients accumulate ------------------------------------------------------------------------------------
 
@@ -213,4 +213,79 @@ def the_backward_fell_out_of_the_loop():
             net(torch.randn(10, 4)).pow(2).mean().backward()
             for _ in range(3):
                 opt.step()
+    return trace.report
+
+
+# -- TM627: a method that is named, and not called ------------------------------------------------------------------
+
+
+def _looped(loop, count=4):
+    """Trace a loop over batches of a model with a dropout: ``loop(net, optimizer, loss)`` in each turn."""
+    net = nn.Sequential(nn.Linear(64, 16), nn.Dropout(0.2), nn.ReLU(), nn.Linear(16, 10))
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    with tm.trace(namespace={"net": net, "optimizer": optimizer}) as trace:
+        for images, classes in batches(count):
+            loop(net, optimizer, lambda: F.cross_entropy(net(images.flatten(1)), classes))  # noqa: B023
+    return trace.report
+
+
+@ill("TM627", severity="warning", line="optimizer.step", subject="optimizer.step",
+     says=("names the method without calling it, so nothing is updated", "`optimizer.step()`"))  # fmt: skip
+def a_step_without_parentheses():
+    """Python names a method that is not called, and says nothing."""
+
+    def loop(_, optimizer, loss):
+        optimizer.zero_grad()
+        loss().backward()
+        optimizer.step  # noqa: B018  (no call)
+
+    return _looped(loop)
+
+
+@ill("TM627", severity="warning", line="optimizer.zero_grad", says=("so no gradient is zeroed",))
+def a_zero_grad_without_parentheses():
+    def loop(_, optimizer, loss):
+        optimizer.zero_grad  # noqa: B018  (no call)
+        loss().backward()
+        optimizer.step()
+
+    return _looped(loop)
+
+
+@ill("TM627", severity="warning", line="value.backward", says=("so no gradient is computed",))
+def a_backward_without_parentheses():
+    def loop(_, optimizer, loss):
+        optimizer.zero_grad()
+        value = loss()
+        value.backward  # noqa: B018  (no call)
+        optimizer.step()
+
+    return _looped(loop)
+
+
+@ill("TM627", severity="warning", line="net.train", says=("so the mode does not change",))
+def a_train_without_parentheses_after_an_evaluation():
+    def loop(net, optimizer, loss):
+        net.eval()
+        with torch.no_grad():
+            loss()
+        net.train  # noqa: B018  (no call)
+        optimizer.zero_grad()
+        loss().backward()
+        optimizer.step()
+
+    return _looped(loop)
+
+
+@ill("TM627", severity="warning", line="scheduler.step", says=("so nothing is updated",))
+def a_scheduler_whose_step_is_not_called():
+    net = mlp(64, 16, 10)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)
+    with tm.trace(namespace={"net": net, "optimizer": optimizer}) as trace:
+        for images, classes in batches(4):
+            optimizer.zero_grad()
+            F.cross_entropy(net(images.flatten(1)), classes).backward()
+            optimizer.step()
+            scheduler.step  # noqa: B018  (no call)
     return trace.report

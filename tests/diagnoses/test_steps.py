@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from tensormagic.diagnoses import diagnose
-from tensormagic.reports import Accumulation, OptimizerUse, StepPattern, Training
+from tensormagic.reports import Accumulation, Cell, OptimizerUse, StepPattern, Training
 from tests.diagnoses.samples import CALL, LINES, parameter, run
 
 BACKWARD, STEP, CLEARED = 7, 4, 3
@@ -142,3 +142,30 @@ def test_steps_without_any_backward():
     assert diagnose(trained(pattern("without"), count=0)) == ()
     assert diagnose(trained(pattern("without", 4), count=1)) == ()
     assert diagnose(trained(pattern("without", 4), pattern("fresh"), count=0)) == ()
+
+
+def of_cell(*lines):
+    """Return a run of a cell with these lines below its magic, one of which called backward."""
+    at = next(at for at, text in enumerate(lines, 2) if "backward()" in text)
+    places = (*LINES[:-1], dataclasses.replace(LINES[-1], filename="cell", line=at))
+    return dataclasses.replace(run(count=1), cell=Cell("cell", 3, ("%%tracegrad", *lines)), locations=places)
+
+
+def test_a_method_that_is_not_called():
+    """The place is the line's, in a cell that has a magic above it; beside another statement, too."""
+    (found,) = diagnose(of_cell("net.eval", "loss.backward(); scheduler.step"))
+    assert found.message == "`net.eval` names the method without calling it, so the mode does not change."
+    assert (found.location.line, found.location.cell, found.location.text) == (2, 3, "net.eval")
+    assert (found.remedy, found.fix) == ("`net.eval()`", "net.eval()")
+    (found,) = diagnose(of_cell("x = 1; opt.step; y = 2", "loss.backward()"))
+    assert found.fix == "x = 1; opt.step(); y = 2"
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [("net.eval",), ("def later():", "    net.eval"), ("print(net.eval)",), ("net.training", "1"), ("net.eval(",),
+     ('"""', "net.eval", '"""')],
+)  # fmt: skip
+def test_methods_that_are_named_on_purpose(lines):
+    """The value of the cell, code that did not run, an argument, another attribute, no code, a string."""
+    assert diagnose(of_cell("loss.backward()", *lines)) == ()
