@@ -149,6 +149,7 @@ RULES: tuple[Rule, ...] = (
     Rule("TM623", "a target network left behind", TraceReport, several_networks.targets_left_behind),
     Rule("TM624", "a frozen parameter that moves", TraceReport, several_networks.frozen_moves, "training.frozen"),
     Rule("TM625", "a step with scaled gradients", TraceReport, steps.scaled_gradients),
+    Rule("TM626", "a target that its loss does not take", TraceReport, meanings.unfit_target, "observations"),
     Rule("TM627", "a method that is not called", TraceReport, steps.not_called, "cell.lines"),
     Rule("TM701", "draws from an unseeded generator", TraceReport, calls.unseeded_draws, "observations"),
     Rule("TM701", "draws from a generator that the system seeded", RngRunReport, calls.unseeded_run),

@@ -332,6 +332,7 @@ FIXES: dict[str, Fix] = {
     "TM621": _with_keys_that_fit,
     "TM624": _cleared_to_none,
     "TM625": _stepped_by_the_scaler,
+    "TM626": values.fit_target,
     "TM627": lambda finding, _, line: line.replace(finding.subject, f"{finding.subject}()", 1),
     "TM802": tried_way,
     "TM803": _on_the_device,

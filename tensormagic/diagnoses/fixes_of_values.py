@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from tensormagic.diagnoses.lines import (
     atom,
     call_on,
+    expression_of,
     expressions,
     keyword_of,
     names_in,
@@ -76,6 +77,9 @@ def expected_input(finding: Finding, _report: Report, line: str) -> str:
         return line.replace("nll_loss(", "cross_entropy(")
     if call is not None and call.args and finding.remedy.startswith("Use `log_softmax` in place"):
         return spliced(line, call.args[0], f"{atom(call.args[0])}.log()")
+    call = call_on(line, "ctc_loss", "CTCLoss()")
+    if call is not None and call.args and finding.remedy.startswith("Normalise over the classes"):
+        return spliced(line, call.args[0], f"{atom(call.args[0])}.log_softmax(-1)")
     call = call_on(line, "binary_cross_entropy_with_logits")
     if call is not None and "sigmoid" in finding.remedy and keyword_of(call, "pos_weight") is None:
         return line.replace("binary_cross_entropy_with_logits", "binary_cross_entropy")
@@ -142,6 +146,24 @@ def logarithms(finding: Finding, _report: Report, line: str) -> str:
     given = call.args[0].id
     ways = {f"{given}.log()", f"F.log_softmax({given}, dim=-1)"}
     return next((spliced(line, call.args[0], span) for span in remedy_code(finding) if span in ways), "")
+
+
+def fit_target(finding: Finding, _report: Report, line: str) -> str:
+    """The target becomes what the loss takes, in its call; what was given in the wrong order changes places."""
+    (code, *_), calls = remedy_code(finding), [node for node in expressions(line) if isinstance(node, ast.Call)]
+    if finding.remedy.startswith("Exchange them"):
+        right = expression_of(code)
+        wanted = [ast.unparse(one) for one in right.args] if isinstance(right, ast.Call) else []
+        found = [call.args for call in calls if [ast.unparse(one) for one in call.args[1::-1]] == wanted]
+        (first, second) = found[0][:2] if len(found) == 1 else (None, None)
+        if first is None or second is None:
+            return ""
+        return spliced(spliced(line, second, ast.unparse(first)), first, ast.unparse(second))
+    if not finding.remedy.startswith("Turn"):
+        return ""
+    given = [one for call in calls for one in (*call.args[1:], *(each.value for each in call.keywords))]
+    places = [one for one in given if ast.unparse(one) == finding.subject]
+    return spliced(line, places[0], code) if len(places) == 1 else ""
 
 
 def permuted(finding: Finding, _report: Report, line: str) -> str:

@@ -27,7 +27,7 @@ from tensormagic.reports import (
     UntrainedNorm,
 )
 from tensormagic.reports.base import Scalar
-from tensormagic.words import capitalised, count, plural
+from tensormagic.words import binding, capitalised, count, plural
 
 # TM608: losses that are given what they make themselves.
 
@@ -70,6 +70,16 @@ _RAW_LIKELIHOOD = _Clash(
     "nll_loss takes log-probabilities, and {x} is what a layer made, without log_softmax: the loss has no lower bound",
     "Use `cross_entropy`, which applies log_softmax itself.",
 )
+_ALIGNMENT = _Clash(
+    "warning",
+    "ctc_loss takes log-probabilities, and {x} is the result of {made}",
+    "Use `log_softmax` in place of {made}.",
+)
+_RAW_ALIGNMENT = _Clash(
+    "warning",
+    "ctc_loss takes log-probabilities, and {x} is what a layer made, without log_softmax: the loss has no lower bound",
+    "Normalise over the classes first: `{it}.log_softmax(-1)`",
+)
 _TWICE = _Clash(
     "warning",
     "binary_cross_entropy is given {x}, to which {made} and then sigmoid were applied: every probability is {range}",
@@ -85,6 +95,8 @@ _CLASHES: dict[tuple[str, str], _Clash] = {
     },
     **{("nll_loss", made): _LIKELIHOOD for made in ("softmax", "sigmoid")},
     ("nll_loss", "layer"): _RAW_LIKELIHOOD,
+    **{("ctc_loss", made): _ALIGNMENT for made in ("softmax", "sigmoid", "logsigmoid")},
+    ("ctc_loss", "layer"): _RAW_ALIGNMENT,
     **{("binary_cross_entropy", made): _TWICE for made in ("softmax", "sigmoid")},
 }
 
@@ -98,7 +110,8 @@ def normalised_twice(report: TraceReport) -> Iterator[Finding]:
         here, name = report.location(one.location), one.operands[0].name or "its input"
         side = "above" if one.detail in {"softmax", "sigmoid"} else "below"
         made = "made here" if one.detail == "layer" else f"{one.detail} applied here"
-        words = {"x": name, "made": one.detail, "floor": _floor(one), "range": f"{side} 0.5"}
+        it = binding(one.operands[0].name or "scores")
+        words = {"x": name, "it": it, "made": one.detail, "floor": _floor(one), "range": f"{side} 0.5"}
         yield Finding(
             code="TM608",
             severity=clash.severity,

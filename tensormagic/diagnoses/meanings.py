@@ -1,4 +1,4 @@
-"""TM106, TM206, TM302, TM307, TM610 to TM613, TM806: what torch accepts and means something else than was intended."""
+"""TM106, TM206, TM302, TM307, TM610 to TM613, TM626, TM806: what torch accepts and takes for something else."""
 
 from __future__ import annotations
 
@@ -242,6 +242,63 @@ def last_sample(report: TraceReport) -> Iterator[Finding]:
                 f"batch, features), take `{binding(name) if name != 'the output' else 'output'}[-1]`"
             )
             yield _finding(report, "TM613", one, "warning", message, remedy)
+
+
+_LABELS_OF_0 = {
+    "cosine_embedding_loss": "pairs of 0 count nothing",
+    "margin_ranking_loss": "pairs of 0 have the same loss in either order",
+    "soft_margin_loss": "what has 0 has the same loss whatever its score",
+    "hinge_embedding_loss": "what has 0 is drawn together, as what has 1 is",
+}
+_MASK = re.compile(r"mask|valid|weight|keep|pad", re.IGNORECASE)
+
+
+def unfit_target(report: TraceReport) -> Iterator[Finding]:
+    """TM626: labels as another loss has them, values outside what a loss takes, or the prediction as the target.
+
+    Where 0 means that a pair does not count, which only a name tells, nothing is said.
+    """
+    for one in observed(report, "unfit target"):
+        scores, target = one.operands[0].name, one.operands[-1].name
+        it = binding(target or "y")
+        if one.detail == "exchanged":
+            says = f"{scores or 'its input'}, given as scores, has no gradient, and {target or 'its target'} has one"
+            message = f"{one.op} takes scores first and targets second: {says}."
+            remedy = f"Exchange them: `F.{one.op}({target or 'scores'}, {scores or 'targets'})`"
+        elif one.op not in _LABELS_OF_0:
+            message, remedy = _outside(one, it)
+        elif _MASK.search(target):
+            continue
+        else:
+            says = f"takes targets of 1 and \u22121, and {target or 'its target'} has 0 and 1"
+            message = f"{one.op} {says}: {_LABELS_OF_0[one.op]}."
+            wide = f"{it}.float()" if one.operands[-1].dtype in {"uint8", "bool"} else it
+            remedy = f"Turn 0 into \u22121: `2 * {wide} - 1`"
+        yield _finding(report, "TM626", replace(one, operands=one.operands[-1:]), "warning", message, remedy)
+
+
+def _outside(one: Observation, it: str) -> tuple[str, str]:
+    """Return what is said of a target with values outside those that its loss takes, and the remedy."""
+    kind, *values = one.detail.split()
+    written = [value.replace("-", "\u2212") for value in values]
+    has = f"has {listed(written)}" if kind == "values" else f"goes from {written[0]} to {written[1]}"
+    says = f"and {one.operands[-1].name or 'its target'} {has}"
+    if one.op == "poisson_nll_loss":
+        remedy = "For values that are no counts: `F.gaussian_nll_loss` or `F.mse_loss`"
+        return f"poisson_nll_loss takes counts, {says}: below 0, the best rate is 0 for all.", remedy
+    message = f"{one.op} takes targets from 0 to 1, {says}: beyond these, the loss has no lower bound."
+    if one.op == "binary_cross_entropy":
+        message = message.replace("the loss has no lower bound", "a probability of 0 or 1 is best")
+    beyond = [value for value in values if not 0 <= float(value) <= 1]
+    if values == ["-1", "1"]:
+        return message, f"Turn \u22121 into 0: `({it} + 1) / 2`"
+    if values == ["0", "255"]:
+        return message, f"If 255 stands for 1: `{it} / 255`"
+    if kind == "values" and len(beyond) == 1:
+        x, sign = binding(one.operands[0].name or "scores"), beyond[0].replace("-", "\u2212")
+        kept = f"`keep = {it} != {beyond[0]}`, `F.{one.op}({x}[keep], {it}[keep])`"
+        return message, f"If {sign} marks what does not count, leave it out: {kept}"
+    return message, "For values of any size: `F.mse_loss`; for class numbers: `F.cross_entropy`"
 
 
 def wrapped(report: TraceReport) -> Iterator[Finding]:

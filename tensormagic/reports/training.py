@@ -16,7 +16,7 @@ from tensormagic.reports.failure import Operand
 ObservationKind = Literal[
     "copy", "mixed formats", "uninitialised", "both broadcast", "normalised", "draw", "synchronised", "promoted",
     "regrouped", "same memory", "wrapped", "no logarithms", "normalised over", "last sample", "dropout",
-    "dropout in eval", "same draws", "advantage", "target", "update lost",
+    "dropout in eval", "same draws", "advantage", "target", "update lost", "unfit target",
 ]  # fmt: skip
 
 
@@ -37,7 +37,9 @@ class Observation:
     #: ``"advantage"``: a score's logarithm was multiplied by a difference that has a gradient; ``"target"``: a loss
     #: compares with a target made by the network that is trained; ``"dropout"``, ``"dropout in eval"``: a dropout that
     #: the mode of the module around it does not reach; ``"update lost"``: a parameter and something else made a new
-    #: tensor that is gone, and the parameter is as it was when its next gradient came (the detail is that statement).
+    #: tensor that is gone, and the parameter is as it was when its next gradient came (the detail is that statement);
+    #: ``"unfit target"``: a loss was given a target that it does not take (the detail: which values it has, or that
+    #: prediction and target changed places).
     kind: ObservationKind
     op: str  #: What was called, as a user knows it: ``"reshape"``, ``"mse_loss"``.
     location: int | None = None  #: Index into `TraceReport.locations` of the user's line; None if all is library code.

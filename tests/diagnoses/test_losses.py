@@ -29,6 +29,8 @@ def given(loss, made, shape=(8, 10), name="out", **facts):
         ("nll_loss", "softmax", "warning", "nll_loss takes log-probabilities, and out is the result of softmax"),
         ("nll_loss", "layer", "warning", "out is what a layer made, without log_softmax: the loss has no lower bound"),
         ("binary_cross_entropy", "softmax", "warning", "softmax and then sigmoid were applied"),
+        ("ctc_loss", "softmax", "warning", "ctc_loss takes log-probabilities, and out is the result of softmax."),
+        ("ctc_loss", "layer", "warning", "out is what a layer made, without log_softmax: the loss has no lower bound"),
     ],
 )
 def test_every_pair_has_its_sentence_and_severity(loss, made, severity, words):
@@ -46,7 +48,8 @@ def test_the_floor_of_the_loss_is_that_of_scores_between_zero_and_one(shape, flo
     assert f"cannot fall below {floor} with {shape[-1]} classes" in found.message
 
 
-@pytest.mark.parametrize(("loss", "made"), [("nll_loss", "log_softmax"), ("binary_cross_entropy", "logsigmoid")])
+@pytest.mark.parametrize(("loss", "made"), [("nll_loss", "log_softmax"), ("binary_cross_entropy", "logsigmoid"),
+                          ("ctc_loss", "log_softmax")])  # fmt: skip
 def test_what_a_loss_takes_is_not_told(loss, made):
     """log_softmax before the likelihood is right."""
     assert given(loss, made) == []

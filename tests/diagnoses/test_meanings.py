@@ -1,4 +1,4 @@
-"""TM106, TM206, TM610 to TM613, TM806 on hand-made traces: what is said of a call that means something else."""
+"""TM106, TM206, TM610 to TM613, TM626, TM806 on hand-made traces: what is said of a call that means something else."""
 
 from __future__ import annotations
 
@@ -91,3 +91,49 @@ def test_bytes_that_wrapped():
     assert (found.code, found.remedy) == ("TM806", "Convert first: `a.float()`")
     assert "3 of 16 elements" in found.message
     assert "from \u22129 to 4" in found.message
+
+
+@pytest.mark.parametrize(
+    ("op", "detail", "says", "advice"),
+    [("binary_cross_entropy_with_logits", "values -1 1", "y has \u22121 and 1: beyond these, the loss has no lower",
+      "`(y + 1) / 2`"),
+     ("binary_cross_entropy_with_logits", "values 0 255", "y has 0 and 255", "If 255 stands for 1: `y / 255`"),
+     ("binary_cross_entropy_with_logits", "values 0 1 255", "y has 0, 1 and 255",
+      "`keep = y != 255`, `F.binary_cross_entropy_with_logits(out[keep], y[keep])`"),
+     ("binary_cross_entropy_with_logits", "range -2.5 7", "y goes from \u22122.5 to 7", "`F.mse_loss`"),
+     ("binary_cross_entropy", "values -1 1", "beyond these, a probability of 0 or 1 is best", "`(y + 1) / 2`"),
+     ("multilabel_soft_margin_loss", "values 0 1 2 3", "y has 0, 1, 2 and 3", "`F.cross_entropy`"),
+     ("poisson_nll_loss", "range -2 3", "y goes from \u22122 to 3: below 0, the best rate is 0", "`F.mse_loss`"),
+     ("cosine_embedding_loss", "values 0 1", "y has 0 and 1: pairs of 0 count nothing", "`2 * y - 1`"),
+     ("cross_entropy", "exchanged", "out, given as scores, has no gradient, and y has one",
+      "`F.cross_entropy(y, out)`")],
+)  # fmt: skip
+def test_a_target_that_its_loss_does_not_take(op, detail, says, advice):
+    """Which values there are, what the loss takes, and the code with the user's names."""
+    found = one(meanings.unfit_target, "unfit target", op, operands=(tensor("out"), tensor("y")), detail=detail)
+    assert (found.code, found.severity, found.subject) == ("TM626", "warning", "y")
+    assert says in found.message
+    assert advice in found.remedy
+
+
+@pytest.mark.parametrize(("name", "code"), [("same", "2 * same.float() - 1"), ("a > b", "2 * (a > b).float() - 1")])
+def test_labels_without_a_sign_become_floats_first(name, code):
+    """Twice a uint8 less 1 wraps around."""
+    operands = tensor("out"), tensor("other"), tensor(name, dtype="uint8")
+    found = one(meanings.unfit_target, "unfit target", "margin_ranking_loss", operands=operands, detail="values 0 1")
+    assert f"`{code}`" in found.remedy
+
+
+def test_a_mask_of_pairs_is_left_alone():
+    """There 0 says what does not count."""
+    operands = tensor("a"), tensor("b"), tensor("pair_mask")
+    report = seen("unfit target", "cosine_embedding_loss", operands=operands, detail="values 0 1")
+    assert list(meanings.unfit_target(report)) == []
+
+
+def test_a_target_without_a_name_has_a_sentence_too():
+    """Before 3.11, Python does not say which part of a line is running."""
+    found = one(meanings.unfit_target, "unfit target", "cross_entropy", operands=(tensor(""), tensor("")),
+                detail="exchanged")  # fmt: skip
+    assert "its input, given as scores, has no gradient, and its target has one" in found.message
+    assert found.remedy == "Exchange them: `F.cross_entropy(scores, targets)`"

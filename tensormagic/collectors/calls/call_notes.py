@@ -82,6 +82,9 @@ def operand_parts(frame: FrameType) -> list[ast.expr] | None:
     return (_operands(running_part(frame)) if is_own_code(frame.f_code.co_filename) else None) or None
 
 
+_PLACES = {"input": 0, "input1": 0, "input2": 1, "target": 2}  # that torch gives what is passed by name
+
+
 def _operands(part: ast.AST | None) -> list[ast.expr]:
     """Return the operands of an expression: both sides, or what a call is given, its tensor first.
 
@@ -101,8 +104,10 @@ def _operands(part: ast.AST | None) -> list[ast.expr]:
             if free and args and isinstance(args[0], ast.List | ast.Tuple):
                 tensors = args[0].elts
                 return [] if any(isinstance(each, ast.Starred) for each in tensors) else tensors
-            own = [] if owner is None or free else [owner]
-            return [*own, *args, *(keyword.value for keyword in keywords)]
+            method = isinstance(func, ast.Attribute) and hasattr(torch.Tensor, func.attr)  # not ``model.loss(x, y)``
+            own = [owner] if owner is not None and method and not free else []
+            by_name = sorted(keywords, key=lambda one: _PLACES.get(one.arg or "", len(_PLACES)))
+            return [*own, *args, *(keyword.value for keyword in by_name)]
     return []
 
 
@@ -195,6 +200,7 @@ class CallNotes(Looking):
         self.dropouts = Marks(MOST_DROPOUTS)  # those that their model knows
         self.drops = False  # whether a dropout was seen that drops
         self.updates: dict[tuple[int | None, int], Any] = {}  # those by hand, by line and parameter
+        self.labels: dict[tuple[str, int | None], tuple[frozenset[float], int]] = {}  # of losses, by line; how many
 
     def note(self, kind: ObservationKind, call: Call, *, nbytes: int = 0, times: int = 1, **wording: Any) -> None:
         """Note that ``call`` did something; further facts, as in `found`, are noted once for its line."""
@@ -214,6 +220,10 @@ class CallNotes(Looking):
         found = self._kept.setdefault(key, found)
         found.seen += times
         found.nbytes = max(found.nbytes, nbytes)
+
+    def forget(self, kind: ObservationKind, call: Call) -> None:
+        """Take back what was noted of a line, where a later call shows that it was meant."""
+        self._kept.pop((kind, call.name, self.site(call)), None)
 
     def found(  # noqa: PLR0913  (two parameters; the rest says what was found, by name)
         self,

@@ -309,6 +309,8 @@ _LOOKS: tuple[tuple[Look, tuple[str, ...]], ...] = (
     (seen_calls.same_memory, ("stack", "cat", "concat")),
     (call_notes.wrapped, ("add", "sub", "mul", "__radd__", "__rsub__", "__rmul__", "rsub", "neg", "__neg__")),
     (seen_losses.no_logarithms, ("kl_div",)),
+    (seen_losses.unfit_target, seen_losses.TARGETED),
+    (seen_losses.many_labels, ("log_sigmoid",)),
     (seen_losses.likelihood_over, ("nll_loss_nd", "nll_loss")),
     (seen_losses.weights_over, ("matmul", "__matmul__", "bmm")),
     (seen_losses.einsum_over, ("einsum",)),

@@ -1,7 +1,8 @@
-"""Losses that normalise what they are given, and were given what is normalised already; logarithms; dimensions."""
+"""Losses and what they were given: normalised twice or never, no logarithms, other dimensions, unfit targets."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -19,9 +20,9 @@ from tensormagic.collectors.graphs.live_nodes import (
 )
 from tensormagic.collectors.graphs.saved_tensors import saved_argument
 from tensormagic.collectors.quiet import quiet
-from tensormagic.collectors.where.source import innermost_own
+from tensormagic.collectors.where.source import is_ours, is_own_frame, outwards
 
-_LIKELIHOODS = ("nll_loss_nd", "nll_loss")
+_LIKELIHOODS = ("nll_loss_nd", "nll_loss", "ctc_loss")
 NAMES = ("cross_entropy_loss", "cross_entropy", "binary_cross_entropy_with_logits", "binary_cross_entropy",
          *_LIKELIHOODS)  # fmt: skip
 _LINEAR = frozenset({"AddmmBackward0", "MmBackward0"})
@@ -41,9 +42,16 @@ def normalised(watch: CallNotes, call: Call) -> None:
         node = normalising_node(first_input(node))  # the last one is asked for: is there one before it?
     if node is not None:
         detail = NORMALISING[node.name()]
-        watch.note("normalised", call, operands=(scores,), made=watch.line_of(node), detail=detail, of=2)
-    elif call.name in _LIKELIHOODS and (node := past(scores.grad_fn)) is not None and node.name() in _LAYERS:
-        watch.note("normalised", call, operands=(scores,), made=watch.line_of(node), detail="layer", of=2)
+        watch.note("normalised", call, operands=(scores,), made=watch.line_of(node), detail=detail, of=_given(call))
+    elif call.name in _LIKELIHOODS and _is_layer(node := past(scores.grad_fn)):
+        watch.note("normalised", call, operands=(scores,), made=watch.line_of(node), detail="layer", of=_given(call))
+
+
+def _is_layer(node: Any) -> bool:
+    """Return whether a layer made a value; of what does not lie in one piece, a product to which a bias is added."""
+    if node is not None and node.name() == "AddBackward0" and hasattr(inputs_of(node)[1], "variable"):
+        node = past(first_input(node))
+    return node is not None and node.name() in _LAYERS
 
 
 # `kl_div` takes logarithms of probabilities first, and probabilities second.
@@ -71,15 +79,29 @@ def no_logarithms(watch: CallNotes, call: Call) -> None:
         watch.note("no logarithms", call, operands=(scores, target), of=given, made=line, detail=detail)
 
 
+_UNKNOWN = 1 << 10  # operands: no line has as many, so that none is named
+
+
 def _given(call: Call) -> int:
-    """Return how much the user's line gives to a loss: two tensors, and perhaps how to reduce."""
-    own = innermost_own(call.frame)
-    return len((operand_parts(own) if own is not None else None) or ()) or 2
+    """Return how much the user's line gives to a loss: two tensors, and perhaps how to reduce.
+
+    Of a line that calls a library's code, which calls the loss, it is not known what is what.
+    """
+    for frame in outwards(call.frame):
+        if is_own_frame(frame):
+            return len(operand_parts(frame) or ()) or 2
+        if not is_ours(frame.f_code) and "/torch/" not in frame.f_code.co_filename.replace("\\", "/"):
+            break
+    return _UNKNOWN
 
 
 def _is_read(x: torch.Tensor) -> bool:
+    return _is_plain(x) and x.is_floating_point()
+
+
+def _is_plain(x: torch.Tensor) -> bool:
     plain = type(x) is torch.Tensor and x.device.type == "cpu" and x.layout is torch.strided
-    return plain and x.numel() > 0 and x.is_floating_point()
+    return plain and x.numel() > 0
 
 
 # Over which dimension a softmax went is saved by the node that it made.
@@ -250,3 +272,104 @@ def _weight(node: Any) -> Any:
     turned = inputs_of(node)[-1]
     leaf = first_input(turned) if turned is not None and turned.name() == "TBackward0" else turned
     return getattr(leaf, "variable", None)
+
+
+# A target that its loss does not take: labels as another loss has them, values of another kind, or the prediction.
+
+_BINARY = ("binary_cross_entropy_with_logits", "binary_cross_entropy", "multilabel_soft_margin_loss")
+_PAIRS = ("margin_ranking_loss", "cosine_embedding_loss")  # of two tensors, and the target is the third
+_SIGNED = ("hinge_embedding_loss", "soft_margin_loss", *_PAIRS)
+_EXCHANGEABLE = ("cross_entropy", "binary_cross_entropy_with_logits", "binary_cross_entropy")
+TARGETED = (*_BINARY, *_SIGNED, "poisson_nll_loss", "cross_entropy_loss", "cross_entropy")
+_BEYOND = 0.5  # labels with noise, and masks that were scaled smoothly, leave [0, 1] by less
+_OF_COUNTS = 0.2  # of the highest: what is left of counts where a background was subtracted is above its negative
+_FEWEST_LABELS = 8  # of one line: fewer may all be of one class, or not count
+_MOST_LISTED, _MOST_SORTED = 4, 1 << 16
+
+
+def unfit_target(watch: CallNotes, call: Call) -> None:
+    """Note a target that its loss does not take, by its values, on the CPU, or by the gradient that it has."""
+    at = 2 if call.name in _PAIRS else 1
+    given = (*call.args[: at + 1], *([call.kwargs["target"]] if "target" in call.kwargs else []))
+    if len(given) != at + 1 or not all(isinstance(x, torch.Tensor) for x in given):
+        return
+    with quiet():
+        exchanged = call.name in _EXCHANGEABLE and _is_exchanged(call.name, *given)
+        detail = "exchanged" if exchanged else _untaken(watch, call, given[at])
+    if detail:
+        watch.note("unfit target", call, operands=given, of=_given(call), detail=detail)
+
+
+def many_labels(watch: CallNotes, call: Call) -> None:
+    """Look at the target of `multilabel_soft_margin_loss`, which is seen by what it calls."""
+    frame, function = call.frame, torch.nn.functional.multilabel_soft_margin_loss
+    if frame.f_code is function.__code__ and call.args[0] is (given := frame.f_locals)["input"]:
+        kwargs = {"weight": given["weight"], "reduction": given["reduction"]}
+        unfit_target(watch, Call(function, (given["input"], given["target"]), kwargs, None, frame))
+
+
+def _is_exchanged(name: str, scores: torch.Tensor, target: torch.Tensor) -> bool:
+    """Return whether the target is what was predicted: it has a gradient, and the scores have none.
+
+    That alone may be meant: a distribution that is trained to please a fixed network. So the target is no distribution,
+    or what was given as scores are labels.
+    """
+    if scores.requires_grad or target.grad_fn is None:
+        return False
+    if not (_is_read(target) and _is_read(scores)):
+        made = past(target.grad_fn)
+        return made is not None and made.name() in {"AddmmBackward0", "ConvolutionBackward0"}
+    labels = bool(((scores == 0) | (scores == 1)).all())
+    constant = name != "binary_cross_entropy" and bool(scores.min() == scores.max())
+    return bool(target.min() < -_ABOVE) or (labels and not constant)
+
+
+def _untaken(watch: CallNotes, call: Call, target: torch.Tensor) -> str:
+    """Return which values a target has, where its loss does not take them; nothing where it may be meant."""
+    name = call.name
+    if name == "cross_entropy" or not _is_plain(target):
+        return ""
+    if name in _SIGNED:
+        return _labels(watch, call, target, (0.0, 1.0))
+    reduced = call.result.dim() == 0 if call.result is not None else call.kwargs["reduction"] != "none"
+    if not reduced:  # what is wrong may be left out of it afterwards
+        return _labels(watch, call, target, (-1.0, 1.0)) if name in _BINARY else ""
+    low, high = _extremes(target)
+    weight = call.kwargs.get("weight", call.args[2] if len(call.args) > 2 else None)
+    if isinstance(weight, torch.Tensor) and name in _BINARY and _is_beyond(name, low, high):
+        target = target.masked_fill(weight == 0, 0)  # what counts
+        low, high = _extremes(target)
+    return _values(target) if _is_beyond(name, low, high) else ""
+
+
+def _is_beyond(name: str, low: float, high: float) -> bool:
+    if name == "poisson_nll_loss":
+        return -math.inf < low < -_OF_COUNTS * max(high, 1)
+    return (low < -_BEYOND or high > 1 + _BEYOND) and math.isfinite(low) and math.isfinite(high)
+
+
+def _labels(watch: CallNotes, call: Call, target: torch.Tensor, wrong: tuple[float, float]) -> str:
+    """Return the values of labels where a line's have been these two alone in every call, and not few."""
+    key = call.name, watch.site(call)
+    seen, number = watch.labels.get(key, (frozenset(), 0))
+    if seen.issubset(wrong):
+        seen |= frozenset(_extremes(target))
+        if seen.issubset(wrong) and bool(((target != wrong[0]) & (target != wrong[1])).any()):
+            seen |= {math.nan}  # something between
+        number += target.numel()
+        watch.labels[key] = seen, number
+        if not seen.issubset(wrong):
+            watch.forget("unfit target", call)
+    return f"values {wrong[0]:g} {wrong[1]:g}" if seen == set(wrong) and number >= _FEWEST_LABELS else ""
+
+
+def _extremes(x: torch.Tensor) -> tuple[float, float]:
+    low, high = x.aminmax()
+    return float(low), float(high)
+
+
+def _values(x: torch.Tensor) -> str:
+    """Return the values of a target: each, where they are few, else the lowest and the highest."""
+    found = torch._unique2(x)[0].tolist() if x.numel() <= _MOST_SORTED else []
+    listed = 0 < len(found) <= _MOST_LISTED
+    return " ".join(["values" if listed else "range", *(f"{one:.3g}" for one in (found if listed else _extremes(x)))])

@@ -9,6 +9,7 @@ import weakref
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
@@ -218,3 +219,72 @@ def test_the_habit_of_clearing_is_that_of_one_optimizer():
         notes.clears.put(optimizer, (1, 7))
         del optimizer
         gc.collect()
+
+
+X, Y = torch.ones(16, 1, requires_grad=True), torch.tensor([[-1.0], [1.0]]).repeat(8, 1)
+
+
+def with_nan():
+    """Return labels of which one is NaN."""
+    labels = Y.clone()
+    labels[0] = float("nan")
+    return labels
+
+
+@pytest.mark.parametrize(
+    ("loss", "detail"),
+    [(lambda: F.binary_cross_entropy_with_logits(X, Y), "values -1 1"),
+     (lambda: nn.BCEWithLogitsLoss(reduction="none")(input=X, target=Y), "values -1 1"),
+     (lambda: F.binary_cross_entropy_with_logits(X, Y * 3, reduction="none"), ""),
+     (lambda: F.binary_cross_entropy_with_logits(X, Y * 3, reduction="sum"), "values -3 3"),
+     (lambda: F.binary_cross_entropy_with_logits(X, Y, weight=(Y > 0).float()), ""),
+     (lambda: F.binary_cross_entropy_with_logits(X.bfloat16(), Y.bfloat16()), "values -1 1"),
+     (lambda: F.binary_cross_entropy_with_logits(X, with_nan()), ""),
+     (lambda: F.binary_cross_entropy_with_logits(X, Y / 0), ""),
+     (lambda: F.binary_cross_entropy_with_logits(X, Y.clamp(min=-0.2)), ""),
+     (lambda: F.binary_cross_entropy_with_logits(X[:0], Y[:0]), ""),
+     (lambda: F.binary_cross_entropy_with_logits(X, nn.Parameter(Y)), ""),
+     (lambda: torch.func.vmap(F.binary_cross_entropy_with_logits)(X, Y), ""),
+     (lambda: torch.compile(F.binary_cross_entropy_with_logits, backend="eager")(X, Y), ""),
+     (lambda: F.multilabel_soft_margin_loss(X, Y), "values -1 1"),
+     (lambda: F.multilabel_soft_margin_loss(X, Y * 2, reduction="none"), ""),
+     (lambda: nn.MultiLabelSoftMarginLoss(weight=torch.zeros(1))(X, Y), ""),
+     (lambda: F.soft_margin_loss(X, Y > 0), "values 0 1"),
+     (lambda: F.soft_margin_loss(X[:6], Y[:6] > 0), ""),
+     (lambda: F.soft_margin_loss(X, Y.clamp(min=0) / 2), ""),
+     (lambda: F.hinge_embedding_loss(X, Y), ""),
+     (lambda: F.margin_ranking_loss(X, -X, target=(Y > 0).to(torch.uint8)), "values 0 1"),
+     (lambda: F.poisson_nll_loss(X, Y), "values -1 1"),
+     (lambda: F.poisson_nll_loss(X, Y, reduction="none"), ""),
+     (lambda: F.cross_entropy(Y.repeat(1, 2), X.repeat(1, 2)), ""),
+     (lambda: F.cross_entropy(Y.repeat(1, 2), -X.repeat(1, 2)), "exchanged"),
+     (lambda: F.binary_cross_entropy(Y.clamp(min=0), X.sigmoid()), "exchanged")],
+)  # fmt: skip
+def test_a_target_is_read_where_it_cannot_be_meant(loss, detail):
+    """Values outside what a loss takes are noted, unless they may not count, or are no plain numbers on the CPU."""
+    with tm.trace() as trace:
+        loss()
+    assert [one.detail for one in observed(trace, "unfit target")] == [detail] * bool(detail)
+    assert not trace.report.gaps
+
+
+def test_labels_of_a_line_are_taken_together():
+    """No single call shows what all do; and one that has both signs takes back what was noted before."""
+    with tm.trace() as trace:
+        for at in range(16):
+            F.soft_margin_loss(X[at], Y[at] > 0)
+        for labels in (Y > 0, Y > 0, Y):
+            F.soft_margin_loss(X, labels)
+    (one,) = observed(trace, "unfit target")
+    assert trace.report.locations[one.location].text == "F.soft_margin_loss(X[at], Y[at] > 0)"
+
+
+@pytest.mark.skipif(not NAMED, reason="Python 3.10 does not say which part of a line is running")
+def test_a_loss_of_a_model_is_given_what_stands_in_its_call():
+    """What holds the loss is no operand of it, and what is passed by name has its place."""
+    model = nn.ModuleDict({"loss": nn.BCEWithLogitsLoss()})
+    with tm.trace() as trace:
+        model.loss = model["loss"]
+        model.loss(X, Y)
+        F.binary_cross_entropy_with_logits(target=Y, weight=None, input=X)
+    assert [[x.name for x in one.operands] for one in observed(trace, "unfit target")] == [["X", "Y"]] * 2
