@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 from tensormagic.diagnoses import fixes_of_values as values
 from tensormagic.diagnoses.lines import (
+    NO_GRAD,
     ONLY_IN_PLACE,
     atom,
     call_on,
@@ -26,6 +27,7 @@ from tensormagic.diagnoses.lines import (
     spliced,
     statement_of,
     targets,
+    under_no_grad,
     update_by_hand,
     with_create_graph,
     without_out,
@@ -86,7 +88,8 @@ def _leaf_in_place(finding: Finding, report: Report, line: str) -> str:
     if update is None:
         return _without_cut(finding, report, line) if finding.code == "TM306" else ""
     given = any(update.in_place.endswith(span) for span in remedy_code(finding))  # a loop around it stays
-    return update.in_place if given else _updated_in_place(finding, report, line)
+    unrecorded = under_no_grad(update.in_place) if finding.code == "TM617" and NO_GRAD in finding.remedy else ""
+    return update.in_place if given else _updated_in_place(finding, report, line) or unrecorded
 
 
 def _updated_in_place(_finding: Finding, _report: Report, line: str) -> str:
@@ -298,6 +301,7 @@ FIXES: dict[str, Fix] = {
     "TM103": _before,
     "TM105": values.squeezed,
     "TM106": values.permuted,
+    "TM107": values.added_together,
     "TM202": _before,
     "TM203": lambda *given: _the_line(*given) or without_out(given[2]),
     "TM301": _out_of_place,

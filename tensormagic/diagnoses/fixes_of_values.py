@@ -185,3 +185,11 @@ def widened(finding: Finding, _report: Report, line: str) -> str:
         if place is not None:
             return spliced(line, place, span)
     return ""
+
+
+def added_together(finding: Finding, _report: Report, line: str) -> str:
+    """Additions to the same place are added together, where what is added has the place's size for each of them."""
+    statement = statement_of(line)
+    sums = (span for span in remedy_code(finding) if ".index_add_(" in span)
+    is_sure = finding.severity == "warning" and isinstance(statement, ast.Assign | ast.AugAssign)
+    return next(sums, "") if is_sure else ""

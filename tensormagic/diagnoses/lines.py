@@ -196,6 +196,7 @@ def without_out(line: str) -> str:
 
 # An update by hand: ``w = w - lr * w.grad`` makes a new tensor.
 
+NO_GRAD = "with torch.no_grad(): "
 UPDATE_IN_PLACE = "Change the leaf in place, so that it stays one: `{}`."
 
 
@@ -230,6 +231,10 @@ def _by_hand(statement: ast.stmt | None, *, of_leaf: bool) -> ByHand | None:
         inner = _by_hand(statement.body[0], of_leaf=of_leaf)
         head = ast.unparse(statement).split("\n")[0]
         return inner and inner._replace(in_place=_under(head, inner.in_place))
+    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call) and of_leaf:
+        operand = operand_of(statement.value, called_function(statement.value))
+        in_place = _in_place(statement.value, None, of_leaf=True)
+        return ByHand(ast.unparse(operand), in_place) if operand is not None and in_place else None
     if not isinstance(statement, ast.Assign) or len(statement.targets) > 1:
         return None
     target, value = statement.targets[0], statement.value
@@ -247,7 +252,8 @@ def _by_hand(statement: ast.stmt | None, *, of_leaf: bool) -> ByHand | None:
 
 _KEEPING = re.compile(r"\.(?:data|detach\(\)|clone\(\))$")  # not needed in place
 _SIGNED = {"torch.sub": ast.Sub, "torch.add": ast.Add, "torch.mul": ast.Mult, "torch.div": ast.Div}
-_METHODS = frozenset({"clamp", "clip", "clamp_min", "clamp_max", "add", "sub", "mul", "div", "round", "abs", "renorm"})
+_METHODS = frozenset({"clamp", "clip", "clamp_min", "clamp_max", "add", "sub", "mul", "div", "round", "abs", "renorm",
+                      "nan_to_num"})  # fmt: skip
 
 
 def _in_place(value: ast.expr, target: ast.expr | None, *, of_leaf: bool) -> str:

@@ -1,4 +1,5 @@
 """TM106, TM206, TM302, TM307, TM610 to TM613, TM626, TM806: what torch accepts and takes for something else."""
+"""TM106, TM107, TM206, TM302, TM307, TM610 to TM613, TM806: what torch accepts, and means something else by."""
 
 from __future__ import annotations
 
@@ -14,7 +15,9 @@ from tensormagic.diagnoses.lines import (
     atom,
     call_on,
     described_write,
+    shortened_code,
     spliced,
+    statement_of,
     text_of,
     under_no_grad,
     update_by_hand,
@@ -98,6 +101,54 @@ def _is_merged(old: Sequence[int], new: Sequence[int]) -> bool:
         if product != size:
             return False
     return not rest and len(new) < len(old)
+
+
+def lost_sums(report: TraceReport) -> Iterator[Finding]:
+    """TM107: a sum that is written to places which its index names several times: of each, one addition is kept.
+
+    A note where one may be enough: of ones, or where what is added is made of the place itself.
+    """
+    for one in observed(report, "index repeats"):
+        lost, of, how, code = one.detail.split(" ", 3)
+        found = statement_of(code)
+        if not isinstance(found, ast.AugAssign) or not isinstance(found.target, ast.Subscript):
+            continue
+        x, parts = ast.unparse(found.target.value), _parts(found.target.slice)
+        message = (
+            f"{shortened_code(found)} adds once to each place that {', '.join(map(ast.unparse, parts))} names, however "
+            f"often it names it: a call loses {count(int(lost))} of its {plural(int(of), 'addition')}."
+        )
+        severity: Severity = "warning" if how == "sure" else "note"
+        aim = {"sure": "Add them all", "counts": "To count each of them"}.get(how, "If all of them should count")
+        remedy = f"{aim}: `{_all_added(found, one)}`"
+        yield replace(_finding(report, "TM107", one, severity, message, remedy), subject=x)
+
+
+def _parts(index: ast.expr) -> list[ast.expr]:
+    return index.elts if isinstance(index, ast.Tuple) else [index]
+
+
+def _all_added(found: ast.AugAssign, one: Observation) -> str:
+    """Return the statement that adds what belongs to one place together."""
+    assert isinstance(found.target, ast.Subscript)
+    x, y, parts = atom(found.target.value), ast.unparse(found.value), _parts(found.target.slice)
+    minus, (shape, *others) = isinstance(found.op, ast.Sub), (operand.shape for operand in one.operands)
+    whole = [ast.unparse(part) == ":" for part in parts]
+    flat = others[:1] and len(others[0]) == 1 and sum(whole) == len(whole) - 1
+    if flat and len(shape) == 1 and isinstance(found.value, ast.Constant):
+        return f"{x} {'-' if minus else '+'}= torch.bincount({ast.unparse(parts[0])}, minlength=len({x}))"
+    at = whole.index(False) if flat else 0
+    if flat and others[1:] == [(*shape[:at], *others[0], *shape[at + 1 :])]:
+        dtype = "" if one.operands[2].dtype == one.operands[0].dtype else f".to({x}.dtype)"
+        return f"{x}.index_add_({at}, {ast.unparse(parts[at])}, {y}{dtype}{', alpha=-1' if minus else ''})"
+    given = ", ".join(map(ast.unparse, parts)) + ("," if len(parts) == 1 else "")
+    if any(isinstance(part, ast.Slice | ast.Constant | ast.List) for part in parts):  # it takes tensors alone
+        given = "…"
+    if isinstance(found.value, ast.Constant):
+        y = f"torch.tensor({'-' if minus else ''}{y}, dtype={x}.dtype)"
+    elif minus:
+        y = f"-{atom(found.value)}"
+    return f"{x}.index_put_(({given}), {y}, accumulate=True)"
 
 
 def stored_views(report: TraceReport) -> Iterator[Finding]:

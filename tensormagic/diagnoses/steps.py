@@ -10,6 +10,7 @@ import ast
 from collections.abc import Iterator
 
 from tensormagic.diagnoses.lines import LONGEST, as_code, call_on, parsed, text_of, update_by_hand
+from tensormagic.diagnoses.lines import LONGEST, NO_GRAD, as_code, call_on, statement_of, text_of, update_by_hand
 from tensormagic.diagnoses.rule import (
     IN_A_ROW,
     grouped,
@@ -28,6 +29,7 @@ from tensormagic.reports import (
     Clipping,
     Finding,
     Location,
+    Observation,
     OptimizerUse,
     ParameterSeries,
     StepKind,
@@ -246,6 +248,11 @@ def parameters_not_updating(report: TraceReport) -> Iterator[Finding]:
                 remedy=f"Change the parameter in place: `{update.in_place}`.",
                 subject=update.name,
             )
+    told = {gone.location for gone in observed(report, "update lost")}
+    for gone in observed(report, "change lost"):
+        if gone.location not in told:
+            told.add(gone.location)
+            yield _change_lost(report, gone)
     for use in optimizers_of(report):
         if use.rate == 0 and use.steps >= FEWEST_MEASURED:
             yield Finding(
@@ -277,6 +284,31 @@ def parameters_not_updating(report: TraceReport) -> Iterator[Finding]:
             lost = [one for one in measured if one.lost >= MUCH_LOST]
             if lost:
                 yield _rounded_away(report, use, lost)
+
+
+def _change_lost(report: TraceReport, gone: Observation) -> Finding:
+    """Return the finding about a change that makes a new tensor: it is bound to a name, or to none."""
+    update = update_by_hand(gone.detail, of_leaf=True)
+    mode, code = (NO_GRAD, gone.detail.removeprefix(NO_GRAD)) if gone.detail.startswith(NO_GRAD) else ("", gone.detail)
+    statement = statement_of(code)
+    if isinstance(statement, ast.Assign):
+        name = ast.unparse(statement.targets[0])
+        says = f"it gives the name {name} to a new tensor, and the parameter"
+        in_place = f"{mode}{name}.copy_({ast.unparse(statement.value)})"
+    else:
+        name = update.name if update is not None else ""
+        says, in_place = f"{gone.op} makes a new tensor, which nothing uses, and {name or 'the parameter'}", ""
+    whole = update.in_place if update is not None else in_place
+    what = "gradient" if name.removesuffix(".data").endswith(".grad") else "parameter"
+    return Finding(
+        code="TM617",
+        severity="warning",
+        message=f"This line changes nothing: {says} keeps its values.",
+        location=report.location(gone.location),
+        evidence={"calls": gone.calls},
+        remedy=f"Change the {what} in place: `{whole or gone.op + '_(…)'}`.",
+        subject=name,
+    )
 
 
 _DIGITS = {"bfloat16": "8", "float16": "11"}

@@ -10,9 +10,10 @@ from typing import NamedTuple
 from tensormagic.diagnoses.backward_failures import ignored_gradient
 from tensormagic.diagnoses.lines import as_code
 from tensormagic.diagnoses.paths import neighbours, reached, users_of
+from tensormagic.diagnoses.rule import every_call, observed
 from tensormagic.diagnoses.singular import HOOKED
 from tensormagic.reports import UNTOUCHED, Finding, Frame, Graph, Node, ParameterSeries, TraceReport
-from tensormagic.words import count, listed, plural
+from tensormagic.words import count, listed, plural, tuple_text
 
 # Exact zeros are often meant: layers that start at zero, rows of an embedding that no word asks for, a hinge loss
 # that is satisfied. So the rule reports only leaves that get zero as a whole, together with all else of their layer, in
@@ -394,6 +395,30 @@ def _finding(report: TraceReport, where: tuple[int, int], dead: _Dead, first: _S
         subject=dead.names[0],
         node=where,
     )  # fmt: skip
+
+
+def normalised_alone(report: TraceReport) -> Iterator[Finding]:
+    """TM405: a normalisation of single values, whose slope is zero; what is measured of it is rounding."""
+    told: set[str] = set()  # modules that other lines have called too
+    for one in observed(report, "normalised alone"):
+        if every_call(one) and one.module not in told:
+            told |= {one.module} - {""}
+            shape = one.operands[0].shape
+            learns = ", and no gradient goes back through it" if one.operands[0].requires_grad else ""
+            remedy = "Leave it out, or put it where each sample has several values, before the layer that makes one."
+            if one.op == "group_norm" and len(shape) > 1 and shape[1] > 1:
+                remedy = f"Give it fewer groups than channels: `nn.GroupNorm(1, {shape[1]})`"
+            yield Finding(
+                code="TM405",
+                severity="warning",
+                message=f"{one.op}{f' in {one.module}' if one.module else ''} normalises single values, as its input "
+                f"has the shape {tuple_text(shape)}: each is its own mean, so the result is the bias whatever goes in"
+                f"{learns}.",
+                location=report.location(one.location),
+                evidence={"calls": one.calls, "looked at": one.looked, "seen": one.seen},
+                remedy=remedy,
+                subject=one.module or one.op,
+            )
 
 
 # TM318: a leaf that a custom Function returns None for. Autograd hands on nothing then, and ``.grad`` stays None.

@@ -1,4 +1,5 @@
 """TM106, TM206, TM610 to TM613, TM626, TM806 on hand-made traces: what is said of a call that means something else."""
+"""TM106, TM107, TM206, TM610 to TM613, TM806 on hand-made traces: what is said of a call that means something else."""
 
 from __future__ import annotations
 
@@ -35,6 +36,26 @@ def test_a_view_that_fits_now_and_then_only_is_left_alone():
     """Other batches have other sizes: then the sizes fitted by chance."""
     facts = {"operands": (tensor(shape=(4, 3, 8, 8)),), "result": tensor(shape=(256, 3)), "detail": "permuted"}
     assert list(meanings.regrouped(seen("regrouped", "view", calls=9, looked=4, seen=1, **facts))) == []
+
+
+@pytest.mark.parametrize(
+    ("how", "code", "shapes", "severity", "advice"),
+    [("sure", "out[dst] += msg", [(6, 4), (8,), (8, 4)], "warning", "Add them all: `out.index_add_(0, dst, msg)`"),
+     ("sure", "out[:, dst] -= msg", [(4, 6), (8,), (4, 8)], "warning", "`out.index_add_(1, dst, msg, alpha=-1)`"),
+     ("sure", "out[dst] += msg", [(6, 4), (8,), (8, 1)], "warning", "`out.index_put_((dst,), msg, accumulate=True)`"),
+     ("sure", "out[i, j] -= a + b", [(6, 6), (8,)], "warning", "`out.index_put_((i, j), -(a + b), accumulate=True)`"),
+     ("sure", "out[i, :2] += a", [(6, 6), (8,)], "warning", "`out.index_put_((…), a, accumulate=True)`"),
+     ("perhaps", "c[k] += f - c[k]", [(6, 6), (8,)], "note", "If all of them should count: `c.index_put_((k,), f - "),
+     ("counts", "n[k] -= 1", [(6,), (8,)], "note", "To count each of them: `n -= torch.bincount(k, minlength=len(n))`"),
+     ("counts", "n[i, j] -= 1", [(6, 6), (8,)], "note", "`n.index_put_((i, j), torch.tensor(-1, dtype=n.dtype), acc")],
+)  # fmt: skip
+def test_a_sum_of_which_one_addition_is_kept(how, code, shapes, severity, advice):
+    """The remedy adds what the statement adds, as the sizes allow it; where one may be enough, it is a note."""
+    operands = tuple(tensor(shape=shape) for shape in shapes)
+    found = one(meanings.lost_sums, "index repeats", "add", operands=operands, detail=f"3 8 {how} {code}")
+    assert (found.code, found.severity, found.subject) == ("TM107", severity, code.partition("[")[0])
+    assert "loses 3 of its 8 additions" in found.message
+    assert advice in found.remedy
 
 
 @pytest.mark.parametrize(("kind", "severity"), [("torch", "warning"), ("numpy", "note")])

@@ -316,9 +316,11 @@ _LOOKS: tuple[tuple[Look, tuple[str, ...]], ...] = (
     (seen_losses.einsum_over, ("einsum",)),
     (seen_losses.samples_over, ("softmax", "log_softmax")),
     (seen_losses.alone, ("softmax", "log_softmax", "cross_entropy_loss", "cross_entropy")),
+    (seen_losses.normalised_alone, ("layer_norm", "group_norm")),
     (seen_calls.recurred, ("lstm", "gru", "rnn_tanh", "rnn_relu")),
     (seen_calls.attended, ("softmax", "scaled_dot_product_attention")),
     (seen_calls.one_of_the_batch, ("__getitem__",)),
+    (seen_calls.summed_by_index, ("__setitem__",)),
     (seen_losses.not_detached, ("mul", "__mul__", "__rmul__")),
     (seen_losses.bootstrapped, ("mse_loss", "smooth_l1_loss", "huber_loss", "l1_loss")),
     (seen_made.loaded, ("random_",)),
@@ -327,6 +329,7 @@ _LOOKS: tuple[tuple[Look, tuple[str, ...]], ...] = (
     (seen_made.asked_for, ("empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided")),
     (seen_calls.waited, seen_calls.WAITS),
     (seen_made.updated, ("add", "sub")),
+    (seen_made.thrown_away, seen_made.CHANGES),
     (normalised, ("batch_norm",)),
     (clipped, ("stack", "tensor")),  # what `clip_grad_norm_` calls once, with gradients and without
     (scaled, ("mul", "__mul__")),  # what `GradScaler.scale` calls
@@ -335,6 +338,11 @@ _LOOKS: tuple[tuple[Look, tuple[str, ...]], ...] = (
 
 # Of two tensors of the same shape and the same dtype, few need be asked: no table, no promotion, no sum of numbers.
 _OF_UNLIKE = frozenset({added, seen_calls.both_grew, call_notes.promoted, call_notes.mixed, call_notes.wrapped})
+
+
+_OF_OWN_LINES = frozenset({
+    seen_calls.regrouped, seen_calls.one_of_the_batch, seen_calls.summed_by_index, seen_made.thrown_away
+})  # fmt: skip
 
 
 def _of_unlike(looks: tuple[Look, ...]) -> tuple[Look, ...]:
@@ -364,7 +372,7 @@ def _watched() -> dict[Any, Watched]:
     for function in {**ROLES, **looks, **NOTED}:
         every = _of_unlike(looks.get(function, ()))
         # What shapes and indices mean is asked of the user's own lines alone: a library's are right by themselves.
-        anywhere = tuple(look for look in every if look not in {seen_calls.regrouped, seen_calls.one_of_the_batch})
+        anywhere = tuple(look for look in every if look not in _OF_OWN_LINES)
         watched[function] = Watched(ROLES.get(function), every, NOTED.get(function, ""), anywhere)
     return watched
 

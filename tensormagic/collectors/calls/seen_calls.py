@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import ast
+import re
 from functools import lru_cache
 from itertools import accumulate, islice, permutations
+from math import prod
 from operator import mul
-from typing import Any
+from types import FrameType
+from typing import Any, NamedTuple, TypeGuard
 
 import torch
 
 from tensormagic.collectors.calls.call_notes import LOSSES, Call, CallNotes, operand_parts, running_part
+from tensormagic.collectors.geometry.parts import PLAIN
 from tensormagic.collectors.graphs.live_nodes import flat, reaches
 from tensormagic.collectors.objects.children import is_leaf
 from tensormagic.collectors.objects.identity import holds
-from tensormagic.collectors.where.source import is_own_code, outwards
+from tensormagic.collectors.quiet import quiet
+from tensormagic.collectors.where.source import is_own_code, names_of, outwards, statements_around, tree_of
 
 # Calls for which the host has to wait until a device has done all that it was given. On the CPU nothing is noted.
 
@@ -281,3 +286,114 @@ def grew_in_a_whole_loss(watch: CallNotes, call: Call) -> None:
         if grown.numel() > max(left.numel(), right.numel()):
             table = torch.empty(grown, device="meta")
             watch.note("both broadcast", call, operands=(left, right), result=table)
+
+
+# ``out[dst] += msg`` reads the places, adds, and writes them back. Where the index names a place twice, both sums begin
+# with what was there before, and one of them stays. That it is wrong is sure where they differ, and what was added is
+# not made of the place itself: a step towards a target is one more than enough. Of equal sums nothing is lost where
+# what is added belongs to the place, as a weight's decay does; who adds one may count.
+
+_MOST_PLACES, _MOST_PAIRS = 1 << 20, 1 << 12
+_DRAWN = re.compile(r"\b(?:rand|randn|randint|normal|bernoulli)(?:_like)?\(")
+_ONE = re.compile(r"1(?:\.0)?|torch\.ones(?:_like)?\(.*\)")
+
+
+class _Sum(NamedTuple):
+    """A statement that adds to indexed places: ``x[i] += y``, also written ``x[i] = x[i] + y``."""
+
+    statement: ast.AugAssign
+    sure: bool  # whether what it adds is neither made of the places themselves nor drawn
+
+
+def summed_by_index(watch: CallNotes, call: Call) -> None:
+    """Note a sum written to places some of which the index names several times; on the CPU, where nobody waits for it.
+
+    The detail is how many sums are lost, of how many, whether that is ``"sure"``, and the statement.
+    """
+    x, index, written = call.args
+    if not (_is_on_cpu(x) and _is_on_cpu(written)):
+        return
+    with quiet():
+        places = _places(x, index)
+        if places is None or not places.numel() or written.numel() % places.numel():
+            return
+        of, rows = places.numel(), written.detach().reshape(places.numel(), -1)
+        lost = of - int((places.flatten().bincount() > 0).sum())
+        found = _sum_at(call.frame) if lost else None
+        if found is None:
+            return
+        numbers, order = places.flatten()[:_MOST_PLACES].sort()
+        again = (numbers[1:] == numbers[:-1]).nonzero().flatten()[:_MOST_PAIRS]
+        differ = not torch.isclose(rows[order[again]], rows[order[again + 1]], equal_nan=True).all()
+    added = found.statement.value
+    if differ or _ONE.fullmatch(ast.unparse(added)):
+        value = added.id if isinstance(added, ast.Name) else ""
+        value = names_of(call.frame).get(value, call.frame.f_globals.get(value))
+        operands = [x, *[each for each in flat((index,)) if isinstance(each, torch.Tensor)][:1]]
+        operands += [value] if isinstance(value, torch.Tensor) and len(operands) > 1 else []
+        how = ("sure" if found.sure else "perhaps") if differ else "counts"
+        watch.note("index repeats", call, operands=operands, op="add",
+                   detail=f"{lost} {of} {how} {ast.unparse(found.statement)}")  # fmt: skip
+
+
+def _is_on_cpu(x: Any) -> TypeGuard[torch.Tensor]:
+    return type(x) in PLAIN and x.is_cpu and x.layout is torch.strided and not x.is_nested
+
+
+def _places(x: torch.Tensor, index: Any) -> torch.Tensor | None:
+    """Return the number of the place that each entry of an index names; None where it names none twice anyway."""
+    parts = index if isinstance(index, tuple) else (index,)
+    if not all(isinstance(part, torch.Tensor | list | int | slice) for part in parts):
+        return None
+    tensors = [part for part in parts if isinstance(part, torch.Tensor)]
+    if any(each.dtype not in {torch.int64, torch.int32} or not _is_on_cpu(each) for each in tensors):
+        return None  # a mask names each place once
+    sizes = x.shape[: len(parts)]
+    if not (tensors or any(isinstance(part, list) for part in parts)) or prod(sizes) > _MOST_PLACES:
+        return None
+    return torch.arange(prod(sizes), device="cpu").view(sizes)[index]
+
+
+def _sum_at(frame: FrameType) -> _Sum | None:
+    """Return the sum that the running line writes; None where it is none, or there are several statements."""
+    tree = tree_of(frame)
+    around = statements_around(tree, frame.f_lineno)
+    match [node for node in around if isinstance(node, ast.AugAssign | ast.Assign)]:
+        case [ast.AugAssign(target=ast.Subscript(), op=ast.Add() | ast.Sub()) as found]:
+            pass
+        case [
+            ast.Assign(targets=[ast.Subscript() as place], value=ast.BinOp(left, ast.Add() | ast.Sub() as op, right))
+        ]:
+            if ast.unparse(left) != ast.unparse(place):
+                if ast.unparse(right) != ast.unparse(place) or isinstance(op, ast.Sub):
+                    return None
+                right = left
+            found = ast.AugAssign(place, op, right)
+        case _:
+            return None
+    scope = next((node for node in reversed(around) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)), tree)
+    drawn = _DRAWN.search(ast.unparse(found.value))
+    return _Sum(found, not (drawn or _is_made_of(found, scope)))
+
+
+def _is_made_of(found: ast.AugAssign, scope: ast.AST) -> bool:
+    """Return whether what is added reads the very places, or is made of what a line of the function has read there."""
+    assert isinstance(found.target, ast.Subscript)
+    both = [
+        re.compile(rf"(?<![\w.]){re.escape(ast.unparse(one))}(?!\w)")
+        for one in (found.target.value, found.target.slice)
+    ]
+    bound = [node for node in ast.walk(scope) if isinstance(node, ast.Assign)]
+    wanted, known = [found.value], set[str]()
+    for value in wanted:
+        for node in ast.walk(value):
+            if isinstance(node, ast.Subscript | ast.Call) and all(one.search(ast.unparse(node)) for one in both):
+                return True
+            if isinstance(node, ast.Name) and node.id not in known:
+                known.add(node.id)
+                wanted += [each.value for each in bound for target in each.targets if node.id in _stored(target)]
+    return False
+
+
+def _stored(target: ast.expr) -> set[str]:
+    return {node.id for node in ast.walk(target) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}

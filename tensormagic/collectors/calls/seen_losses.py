@@ -187,6 +187,15 @@ def alone(watch: CallNotes, call: Call) -> None:
             watch.note("normalised over", call, operands=(x,), detail=f"alone {dim}")
 
 
+def normalised_alone(watch: CallNotes, call: Call) -> None:
+    """Note a normalisation that goes over one value at a time: each is its own mean."""
+    x, over = (*call.args, call.kwargs.get("normalized_shape", call.kwargs.get("num_groups")))[:2]
+    if isinstance(x, torch.Tensor) and x.numel():
+        groups = (x.numel() // (len(x) * over),) if isinstance(over, int) else over
+        if math.prod(groups) == 1:
+            watch.note("normalised alone", call, operands=(x,))
+
+
 def samples_over(watch: CallNotes, call: Call) -> None:
     """Note a softmax over the first dimension of what a linear layer made: that of the samples."""
     x = call.args[0] if call.args else None

@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 import ctypes
 import inspect
+import linecache
 import random
+import re
 import sys
 import weakref
 from dataclasses import dataclass
@@ -20,7 +22,17 @@ from tensormagic.collectors.calls.call_notes import MODULE_CALL, Call, CallNotes
 from tensormagic.collectors.geometry.parts import PLAIN
 from tensormagic.collectors.graphs.live_nodes import flat
 from tensormagic.collectors.objects.children import is_leaf
-from tensormagic.collectors.where.source import SourceLines, definition_of, is_own_code, lines_of, outwards, syntax_of
+from tensormagic.collectors.where.source import (
+    SourceLines,
+    definition_of,
+    is_own_code,
+    lines_of,
+    names_of,
+    outwards,
+    statements_around,
+    syntax_of,
+    tree_of,
+)
 from tensormagic.reports import Observation
 from tensormagic.reports.training import ObservationKind
 
@@ -308,8 +320,7 @@ def updated(watch: CallNotes, call: Call) -> None:
     site = watch.site(call)
     watch.updates = known = {key: one for key, one in watch.updates.items() if one.parameter() is not None}
     lost = [key for key, one in known.items() if key[0] == site and one.is_lost()]
-    source = "".join(lines_of(call.frame.f_code.co_filename, call.frame.f_globals)) if lost else ""
-    update = _update_at(source, call.frame.f_lineno)
+    update = _update_at(tree_of(call.frame), call.frame.f_lineno) if lost else ""
     if lost and not update:
         return  # it was meant for what reads it: a step that is tried, an attack on what was trained
     for key in lost:
@@ -330,13 +341,13 @@ def lost_in_steps(watch: CallNotes, step: Any, sites: SourceLines, times: int) -
     code = (step := inspect.unwrap(step)).__code__
     if not is_own_code(code.co_filename):
         return
-    source = "".join(lines_of(code.co_filename, step.__globals__))
-    definition = definition_of(code, syntax_of(source))
+    tree = syntax_of("".join(lines_of(code.co_filename, step.__globals__)))
+    definition = definition_of(code, tree)
     lost: list[ast.Assign] = []
     for node in ast.walk(definition) if definition is not None else ():
         match node:  # ``p = p - x``, of a name alone
             case ast.Assign(targets=[ast.Name(id=name), *_], value=ast.BinOp(left=left, op=ast.Sub() | ast.Add())):
-                if ast.unparse(left).removesuffix(".data") == name and _update_at(source, node.lineno):
+                if ast.unparse(left).removesuffix(".data") == name and _update_at(tree, node.lineno):
                     lost.append(node)
     if definition is not None and lost:
         site, text = sites.number(code.co_filename, lost[-1].lineno), ast.unparse(definition)
@@ -345,21 +356,82 @@ def lost_in_steps(watch: CallNotes, step: Any, sites: SourceLines, times: int) -
         watch.keep(Found(seen), times=times)
 
 
-def _update_at(source: str, line: int) -> str:
+def _update_at(tree: ast.AST, line: int) -> str:
     """Return the assignment that a line belongs to, as one line; empty where what it binds is read below it."""
-    statements = (node for node in ast.walk(syntax_of(source)) if isinstance(node, ast.stmt))
-    around = [node for node in statements if node.lineno <= line <= _end(node)[0]]  # the innermost last
+    around = statements_around(tree, line)
     scope = next((node for node in reversed(around) if isinstance(node, _ROUNDS)), None)
     bound = next((node for node in reversed(around) if isinstance(node, ast.Assign)), None)
-    if bound is None:
-        return ""
+    return "" if bound is None or _is_read_below(bound, scope) else ast.unparse(bound)
+
+
+def _is_read_below(bound: ast.Assign, scope: ast.AST | None) -> bool:
+    """Return whether what an assignment binds is read further down; ``p.grad = None`` is no reading."""
     inside = list(ast.walk(scope)) if scope is not None else []
     set_on = {id(node.value) for node in inside if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)}
     stored = {node.id for target in bound.targets for node in ast.walk(target) if isinstance(node, ast.Name)}
     reads = (node for node in inside if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load))
-    after = (node for node in reads if node.id in stored and (node.lineno, node.col_offset) >= _end(bound))
-    return "" if any(id(node) not in set_on for node in after) else ast.unparse(bound)  # `p.grad = None` is no reading
+    end = bound.end_lineno or bound.lineno, bound.end_col_offset or 0
+    after = (node for node in reads if node.id in stored and (node.lineno, node.col_offset) >= end)
+    return any(id(node) not in set_on for node in after)
 
 
-def _end(node: ast.stmt) -> tuple[int, int]:
-    return node.end_lineno or node.lineno, node.end_col_offset or 0
+# Other changes of which nothing comes, known from the code alone: ``p = p.clamp(-c, c)`` of what a loop or a function
+# was given under this name and does not read again, and ``p.data.clamp(-c, c)``, whose result goes nowhere.
+
+CHANGES = ("clamp", "clip", "clamp_min", "clamp_max", "add", "sub", "mul", "div", "nan_to_num", "renorm")
+_LINE = re.compile(rf"(?:(?:for|with)\b.*:\s*)?(?:(\w+) = .*\b\1\b|[\w.\[\]]+\.(?:{'|'.join(CHANGES)})\()")
+_HANDS_ON = (ast.NamedExpr, ast.Yield, ast.YieldFrom, ast.Await, ast.Lambda)
+
+
+def thrown_away(watch: CallNotes, call: Call) -> None:
+    """Note a change of a parameter, of its data or its gradient that makes a new tensor, which nothing can use."""
+    x, frame = call.args[0] if call.args else None, call.frame
+    if not isinstance(x, torch.Tensor) or x.grad_fn is not None or "out" in call.kwargs:
+        return
+    line = linecache.getline(frame.f_code.co_filename, frame.f_lineno, frame.f_globals).strip()
+    if not (_is_weight(x) or ".data" in line or ".grad" in line) or not _LINE.match(line):
+        return  # nearly all: the code around these is not read
+    tree = tree_of(frame)
+    around = statements_around(tree, frame.f_lineno)
+    match around[-1] if around else None:
+        case ast.Assign(targets=[ast.Name(id=name)]) as statement:
+            scope = next((node for node in reversed(around) if isinstance(node, _ROUNDS)), None)
+            lost = scope is not None and _is_given(name, scope) and _is_only_bound(statement, name, scope)
+            lost, text = lost and _is_weight(names_of(frame).get(name, frame.f_globals.get(name))), name
+        case ast.Expr(value=ast.Call(func=ast.Attribute(value=owner, attr=call.name)) as made) as statement:
+            running = running_part(frame)
+            is_call = running is not None and ast.unparse(running) == ast.unparse(made)
+            text = ast.unparse(made.args[0] if ast.unparse(owner) == "torch" and made.args else owner)
+            lost = is_call and (_is_weight(x) or text.endswith((".data", ".grad")))
+            lost = lost and statement not in tree.body[-1:]  # a cell shows that one
+        case _:
+            return
+    if lost:
+        is_free = text.removesuffix(".data").endswith(".grad") or not torch.is_grad_enabled()
+        mode = "" if is_free else "with torch.no_grad(): "
+        watch.note("change lost", call, operands=(x,), of=2, detail=mode + ast.unparse(statement))
+
+
+def _is_weight(x: Any) -> bool:
+    return is_leaf(x) or type(x) is nn.Parameter
+
+
+def _is_given(name: str, scope: ast.AST) -> bool:
+    """Return whether a loop binds a name anew in each round, or a function in each call."""
+    if isinstance(scope, ast.For):
+        return any(isinstance(node, ast.Name) and node.id == name for node in ast.walk(scope.target))
+    every = ast.walk(scope.args) if isinstance(scope, ast.FunctionDef | ast.AsyncFunctionDef) else ()
+    return any(isinstance(node, ast.arg) and node.arg == name for node in every)
+
+
+def _is_only_bound(statement: ast.Assign, name: str, scope: ast.AST) -> bool:
+    """Return whether a name is made of its old value, by calls of torch alone, and no other code reads it then."""
+    for node in ast.walk(statement.value):
+        called = node.func if isinstance(node, ast.Call) else None
+        handed = called is not None and not (isinstance(called, ast.Attribute) and hasattr(torch.Tensor, called.attr))
+        if handed or isinstance(node, _HANDS_ON) or (isinstance(called, ast.Attribute) and called.attr.endswith("_")):
+            return False
+    inner = (node for node in ast.walk(scope) if isinstance(node, ast.FunctionDef | ast.Lambda) and node is not scope)
+    late = {each.id for node in inner for each in ast.walk(node) if isinstance(each, ast.Name)}
+    reads = {node.id for node in ast.walk(statement.value) if isinstance(node, ast.Name)}
+    return name in reads - late and not _is_read_below(statement, scope)

@@ -183,6 +183,17 @@ def syntax_of(source: str) -> ast.Module:
         return ast.Module([], [])
 
 
+def tree_of(frame: FrameType) -> ast.Module:
+    """Return the syntax tree of the file or cell that a frame runs in."""
+    return syntax_of("".join(lines_of(frame.f_code.co_filename, frame.f_globals)))
+
+
+def statements_around(tree: ast.AST, line: int) -> list[ast.stmt]:
+    """Return the statements that a line belongs to, the innermost last."""
+    statements = (node for node in ast.walk(tree) if isinstance(node, ast.stmt))
+    return [node for node in statements if node.lineno <= line <= (node.end_lineno or node.lineno)]
+
+
 def definition_of(code: CodeType, tree: ast.Module) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
     """Return the definition of the function that code was made from; None where the source has none there."""
     every = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))

@@ -201,6 +201,90 @@ def test_other_memory_at_the_same_address_is_no_parameter_that_stayed(written, l
     assert sum(one.seen for one in observed(trace, "update lost")) == lost
 
 
+@pytest.mark.parametrize(
+    "add",
+    [lambda x, i, y: exec("x[i] += y"), lambda x, i, y: x.__setitem__(i, x[i] + y)],
+    ids=["without source", "another form"],
+)
+def test_a_sum_that_no_statement_shows_is_left_alone(add):
+    """Only what the code says is known to add to what was there."""
+    with tm.trace() as trace:
+        add(torch.zeros(4), torch.tensor([1, 1, 2]), torch.arange(3.0))
+    assert trace.report.gaps == ()
+    assert observed(trace, "index repeats") == []
+
+
+def test_sums_of_repeated_indices():
+    """Lists, negative numbers and several indices name places too; masks, orders and equal values lose nothing."""
+    x, i, y = torch.zeros(4, 4), torch.tensor([1, -3, 2]), torch.arange(3.0)
+    with tm.trace() as trace:
+        x[i, 0] += y
+        x[[0, 0, 1], [1, 1, 1]] = y + x[[0, 0, 1], [1, 1, 1]]
+        x[0][i] -= 2 * y
+        x[:, i] += y
+        x[i] *= 2
+        x[i, 0] = 1 - x[i, 0]
+        x[i, 0] = y
+        x[i, 0] += 0.5
+        x[torch.tensor([2, 0, 1])] += y[:, None]
+        x[torch.ones(4, 4, dtype=torch.bool)] += 1
+        x[1, 2] += 1
+        x[:, None, i] += y
+    assert trace.report.gaps == ()
+    assert [one.detail for one in observed(trace, "index repeats")] == [
+        "1 3 sure x[i, 0] += y", "1 3 sure x[[0, 0, 1], [1, 1, 1]] += y", "1 3 sure x[0][i] -= 2 * y",
+        "4 12 sure x[:, i] += y",
+    ]  # fmt: skip
+
+
+def test_what_is_added_may_come_from_the_place():
+    """Also by a name that another line has bound; a count may be meant as a mark."""
+    x, i, y, n = torch.zeros(4), torch.tensor([1, 1, 2]), torch.arange(3.0), torch.zeros(4, dtype=torch.long)
+    with tm.trace() as trace:
+        step = y - x.index_select(0, i)
+        x[i] += 0.1 * step
+        x[i] += torch.randn(3)
+        n[i] += 1
+        n[i] += torch.ones_like(i)
+    assert [one.detail.split()[2] for one in observed(trace, "index repeats")] == [
+        "perhaps", "perhaps", "counts", "counts"
+    ]  # fmt: skip
+
+
+def test_norms_of_one_value():
+    """Whoever calls them, and however."""
+    x = torch.randn(3, 4, 1)
+    with tm.trace() as trace:
+        nn.LayerNorm(1)(x)
+        nn.functional.layer_norm(x, normalized_shape=(1,))
+        nn.functional.group_norm(x, num_groups=4)
+        nn.GroupNorm(2, 4)(x)
+        nn.LayerNorm((4, 1))(x)
+    assert [one.op for one in observed(trace, "normalised alone")] == ["layer_norm", "layer_norm", "group_norm"]
+
+
+def test_changes_that_nothing_can_use():
+    """A statement alone, or a name that its loop gives something else; the last line of a cell would be shown."""
+    net = nn.Linear(2, 2)
+    net(torch.ones(1, 2)).sum().backward()
+    with tm.trace() as trace:
+        for p in net.parameters():
+            p = torch.clamp(p, -1, 1)  # noqa: PLW2901
+        for p in net.parameters():
+            p.grad.mul(0.5)
+        for p in net.parameters():
+            p = p * 2  # noqa: PLW2901
+            p.norm()
+        for p in (torch.ones(2), torch.ones(3)):
+            p = p * 2  # noqa: PLW2901
+        p = net.weight
+        for _ in range(2):
+            p = p * 2
+    assert [one.detail for one in observed(trace, "change lost")] == [
+        "with torch.no_grad(): p = torch.clamp(p, -1, 1)", "p.grad.mul(0.5)",
+    ]  # fmt: skip
+
+
 def test_a_list_of_indices_into_an_output_is_looked_at():
     """It has no one truth value, as the last step's number has."""
     cell = torch.nn.LSTM(2, 3)
