@@ -10,7 +10,7 @@ import torch.nn.functional as F
 import tensormagic as tm
 from tests.corpus.cases import healthy
 from tests.corpus.data import batches, mlp
-from tests.corpus.ill_by_hand import _close, _fit
+from tests.corpus.ill_by_hand import _close, _critic, _fit
 from tests.corpus.ill_two_models import _adapt
 
 
@@ -184,3 +184,61 @@ def an_inner_step_with_a_graph():
         return {name: p - 0.1 * g for (name, p), g in pairs}
 
     return _adapt(step, lambda loss, _net, _fast: loss.backward())
+
+
+@healthy(nearly="TM617")
+def weights_that_are_clipped_in_place():
+    """As it should be, four ways, the last of which gives the name to what was changed in place."""
+
+    def change(critic):
+        for p in critic.parameters():
+            p.data.clamp_(-1, 1)
+            p.data = p.data.clamp(-0.9, 0.9)
+            with torch.no_grad():
+                torch.clamp(p, -0.8, 0.8, out=p)
+                p = p.clamp_(-0.7, 0.7)  # noqa: PLW2901
+
+    return _critic(change)
+
+
+@healthy(nearly="TM617")
+def names_that_are_bound_again_and_read():
+    """What a loop gives a name to is read, kept, or made further in the next round."""
+    sizes, kept, late = [], {}, []
+
+    def change(critic):
+        scaled = critic[0].weight
+        for name, p in critic.named_parameters():
+            scaled = scaled * 0.9
+            p = p.detach() if name == "" else p * 0.5  # noqa: PLW2901
+            sizes.append(p.norm().detach())
+        sizes.append(scaled.norm().detach())
+        for name, p in critic.named_parameters():
+            kept[name] = p = p.data * 0.5  # noqa: PLW2901
+        for p in critic.parameters():
+            late.append(lambda: p.norm() * 2)  # noqa: B023
+            p = p.data * 0.5  # noqa: PLW2901
+
+    return _critic(change)
+
+
+@healthy(nearly="TM617")
+def copies_that_are_handed_on():
+    """Methods that are called as torch's are, and keep what they are given; changes whose result is read at once."""
+
+    class Average:
+        def __init__(self):
+            self.sum = 0.0
+
+        def add(self, x):
+            self.sum = self.sum + float(x.sum())
+
+    average = Average()
+
+    def change(critic):
+        for p in critic.parameters():
+            average.add(p + 1)
+            average.add(p.data.clamp(-1, 1))
+            p.data.clamp(-1, 1).norm()
+
+    return _critic(change)

@@ -136,3 +136,72 @@ def the_second_of_two_networks_that_is_updated_as_a_list():
             torch._foreach_add_(parameters, [p.grad for p in parameters], alpha=-0.05)
 
     return _two_of_one_make(update)
+
+
+def _critic(change):
+    """WGAN: the critic's weights are to be clipped after each of its steps."""
+    critic = mlp(2, 16, 1)
+    optimizer = torch.optim.RMSprop(critic.parameters(), lr=5e-3)
+    with tm.trace(namespace={"critic": critic, "optimizer": optimizer}) as trace:
+        for _ in range(5):
+            optimizer.zero_grad()
+            (critic(torch.randn(32, 2)).mean() - critic(torch.randn(32, 2) + 3).mean()).backward()
+            optimizer.step()
+            change(critic)
+    return trace.report
+
+
+@ill("TM617", severity="warning", line="p = p.clamp(-0.01, 0.01)", subject="p", says=(
+    "it gives the name p to a new tensor", "`with torch.no_grad(): p.clamp_(-0.01, 0.01)`"))  # fmt: skip
+def weights_that_are_clipped_under_a_name():
+    def change(critic):
+        for p in critic.parameters():
+            p = p.clamp(-0.01, 0.01)  # noqa: PLW2901
+
+    return _critic(change)
+
+
+@ill("TM617", severity="warning", line="p.data.clamp(-0.01, 0.01)", subject="p.data", says=(
+    "clamp makes a new tensor, which nothing uses", "`with torch.no_grad(): p.clamp_(-0.01, 0.01)`"))  # fmt: skip
+def weights_that_are_clipped_into_nothing():
+    """The underscore is missing."""
+
+    def change(critic):
+        for p in critic.parameters():
+            p.data.clamp(-0.01, 0.01)
+
+    return _critic(change)
+
+
+@ill("TM617", severity="warning", line="w = torch.mul(w, 0.9)", subject="w", says=("`with torch.no_grad(): w *= 0.9`",))
+def weights_that_a_function_decays():
+    def decay(w):
+        w = torch.mul(w, 0.9)
+
+    return _critic(lambda critic: [decay(p) for p in critic.parameters()])
+
+
+@ill("TM617", severity="warning", line="t = 0.9 * t + 0.1 * s", subject="t", says=("`t.copy_(0.9 * t + 0.1 * s)`",))
+def a_teacher_whose_average_goes_nowhere():
+    teacher = mlp(2, 16, 1).requires_grad_(False)
+
+    def change(critic):
+        with torch.no_grad():
+            for t, s in zip(teacher.parameters(), critic.parameters(), strict=True):
+                t = 0.9 * t + 0.1 * s  # noqa: PLW2901
+
+    return _critic(change)
+
+
+@ill("TM617", severity="warning", line="p.grad.clamp(-1, 1)", subject="p.grad", says=("`p.grad.clamp_(-1, 1)`",))
+def gradients_that_are_clipped_into_nothing():
+    net = mlp(64, 16, 10)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    with tm.trace(namespace={"net": net, "optimizer": optimizer}) as trace:
+        for images, classes in batches(5, 16):
+            optimizer.zero_grad()
+            F.cross_entropy(net(images.flatten(1)), classes).backward()
+            for p in net.parameters():
+                p.grad.clamp(-1, 1)
+            optimizer.step()
+    return trace.report

@@ -418,3 +418,34 @@ def a_weight_that_its_hook_freezes():
             F.mse_loss(x @ F.relu(weight) * scale, y).backward()
             opt.step()
     return trace.report
+
+
+def _normalised(net, x, y):
+    opt = torch.optim.Adam(net.parameters())
+    with tm.trace(namespace={"net": net, "opt": opt}) as trace:
+        for _ in range(4):
+            opt.zero_grad()
+            F.mse_loss(net(x), y).backward()
+            opt.step()
+    return trace.report
+
+
+@ill("TM405", line="F.mse_loss(net(x), y)", subject="net.3", says=("layer_norm in net.3", "(32, 1)", "is the bias"))
+def a_layer_norm_of_one_feature():
+    """What is measured of its gradient is rounding, and not exactly zero."""
+    x = torch.randn(32, 4)
+    return _normalised(nn.Sequential(mlp(4, 16, 1), *[nn.Identity()] * 2, nn.LayerNorm(1)), x, x.sum(1, keepdim=True))
+
+
+@ill("TM405", line="F.mse_loss(net(x), y)", subject="net.1", says=("group_norm in net.1", "`nn.GroupNorm(1, 16)`"))
+def a_group_norm_of_as_many_groups_as_features():
+    x = torch.randn(32, 4)
+    net = nn.Sequential(nn.Linear(4, 16), nn.GroupNorm(16, 16), nn.ReLU(), nn.Linear(16, 1))
+    return _normalised(net, x, x.sum(1, keepdim=True))
+
+
+@healthy(nearly="TM405")
+def norms_of_several_values():
+    """A group for each channel, of which each has many places; all features of a sample; one sample alone."""
+    net = nn.Sequential(nn.Conv2d(1, 4, 3), nn.GroupNorm(4, 4), nn.Flatten(), nn.LayerNorm(144), nn.Linear(144, 1))
+    return _normalised(net, torch.randn(1, 1, 8, 8), torch.ones(1, 1))
