@@ -1,4 +1,4 @@
-"""TM312, TM403, TM404: gradients that vanish or explode, and graphs that grow from step to step."""
+"""TM312, TM319, TM403, TM404: gradients that vanish or explode, and graphs and hooks that grow in number."""
 
 from __future__ import annotations
 
@@ -8,18 +8,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import median
 
-from tensormagic.diagnoses.lines import as_code, assigned, atom, spliced, statement_of, text_of
+from tensormagic.diagnoses.lines import as_code, assigned, atom, is_code, of_model, spliced, statement_of, text_of
 from tensormagic.diagnoses.paths import Paths, users_of
-from tensormagic.diagnoses.rule import clipping, related_lines, scientific, training_of
+from tensormagic.diagnoses.rule import FEWEST_STEPS, clipping, related_lines, scientific, training_of
 from tensormagic.reports import (
     UNTOUCHED,
     Finding,
     GraphGrowth,
+    HookKind,
     Location,
     ParameterSeries,
+    RepeatedHook,
     TraceReport,
 )
-from tensormagic.words import count, plural
+from tensormagic.words import count, listed, plural
 
 # TM312: the graph grows from step to step, because something with a history is carried over into the next step.
 
@@ -338,4 +340,56 @@ def _exploding(
         remedy=remedy.format(clip=clipping(report, series.owner), init=_init(series.name)),
         subject=series.name,
         node=node,
+    )
+
+
+# TM319: the same hook several times on one tensor or module. All of them are called.
+
+_AT: dict[HookKind, tuple[str, str, str]] = {  # what registers it, what it may change, when it is called
+    "tensor": ("register_hook", "a gradient", "for each gradient"),
+    "post-accumulate": ("register_post_accumulate_grad_hook", "the gradient", "for each gradient"),
+    "forward": ("register_forward_hook", "an output", "in each call"),
+    "forward pre": ("register_forward_pre_hook", "an input", "in each call"),
+    "full backward": ("register_full_backward_hook", "a gradient", "in each backward"),
+    "full backward pre": ("register_full_backward_pre_hook", "a gradient", "in each backward"),
+}
+
+
+def repeated_hooks(report: TraceReport) -> Iterator[Finding]:
+    """TM319: a hook that stands several times on one tensor or module.
+
+    A warning where it may change what it is given, else a note. Hooks of one line that were given different things are
+    left alone, unless each step put one more there.
+    """
+    for one in report.hooks:
+        each_step = one.grown >= max(FEWEST_STEPS, report.steps_seen) - 1
+        if one.same or each_step:
+            yield _repeated_hook(one, each_step=each_step)
+
+
+def _repeated_hook(one: RepeatedHook, *, each_step: bool) -> Finding:
+    registers, changed, called = _AT[one.kind]
+    times = "twice" if one.times == 2 else f"{count(one.times)} times"
+    function, given = (f"`{one.function}`", one.function) if one.function != "<lambda>" else ("`lambda`", "…")
+    what = f"the {one.kind} hook {function} {times}" if one.same else f"{count(one.times)} {one.kind} hooks {function}"
+    since = f", since each step registers {'it again' if one.same else 'one more'}" if each_step else ""
+    follows = f"what it does to {changed} is done {times}" if one.changes else f"it is called {times} {called}"
+    name = of_model(one.on[0])
+    handle = f"`handle = {name if is_code(name) else 'x'}.{registers}({given})`, then `handle.remove()`"
+    where, defined = one.registered or one.location, one.location
+    if where is not None and defined is not None and (where.filename, where.line) == (defined.filename, defined.line):
+        defined = None
+    return Finding(
+        code="TM319",
+        severity="warning" if one.changes else "note",
+        message=f"{listed(one.on, most=3, found=one.targets)} {'has' if one.targets == 1 else 'each have'} {what}"
+        f"{since}: {follows if one.same else 'all of them are called'}.",
+        location=where,
+        evidence={"hooks": one.times, "tensors or modules": one.targets},
+        remedy=f"Register it once, before the loop; or remove it when the step is over: {handle}."
+        if each_step
+        else f"Register it once; before the cell runs again, remove the last one: {handle}. Made anew, the "
+        f"{'tensor' if one.kind in {'tensor', 'post-accumulate'} else 'module'} has none.",
+        subject=one.on[0],
+        related=related_lines(("the hook", defined)),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from tensormagic.reports.base import Location
 from tensormagic.reports.failure import Operand
 
 # What single calls of the forward did that is worth knowing: plain facts, which the diagnoses judge.
@@ -254,6 +255,27 @@ class UntrainedNorm:
     location: int | None  #: Index into `TraceReport.locations` of the line that switched gradients off.
     batches: int  #: How many batches it took statistics from in this way, after the first backward pass.
     longest: int  #: The most of these with no backward pass in between.
+
+
+HookKind = Literal["tensor", "post-accumulate", "forward", "forward pre", "full backward", "full backward pre"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepeatedHook:
+    """One function of the user's that was put several times on the same tensor or module, as it is at a run's end."""
+
+    #: What calls it: ``"tensor"`` (``register_hook``) and ``"post-accumulate"`` of a tensor; ``"forward"``,
+    #: ``"forward pre"``, ``"full backward"`` and ``"full backward pre"`` of a module.
+    kind: HookKind
+    function: str  #: Its name: ``"halve"``, ``"<lambda>"``.
+    on: tuple[str, ...]  #: The first of the tensors or modules that have it so often: ``"net.0.weight"``.
+    targets: int  #: How many have it so often.
+    times: int  #: How often each has it.
+    same: bool = True  #: Whether all are the same to the last value that they were given; else only of the same code.
+    grown: int = 0  #: How many of them came after the first backward of the run.
+    changes: bool = False  #: Whether its code returns something or writes in place: then it changes what it is given.
+    location: Location | None = None  #: Where it is defined.
+    registered: Location | None = None  #: The line that registered it in the run, where that was seen.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

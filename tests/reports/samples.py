@@ -123,6 +123,13 @@ def trace_report() -> reports.TraceReport:
         observations=(_observation(),),
         parallel=reports.Parallel(1, 2, ("DDP",)),
         forked=2,
+        hooks=(
+            reports.RepeatedHook(
+                kind="forward", function=HOSTILE, on=(HOSTILE, "net.0"), targets=7, times=3, same=False, grown=2,
+                changes=True, location=reports.Location("model.py", 3, HOSTILE),
+                registered=reports.Location("model.py", 4, HOSTILE),
+            ),
+        ),
         losses_without_graph=(
             reports.LossWithoutGraph(
                 name=HOSTILE, location=0, shape=(3,), dtype="int64", grad_enabled=False, inference=True, cut=0,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from time import perf_counter
-from types import FrameType
+from types import CodeType, FrameType, FunctionType, MethodType
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -217,7 +217,7 @@ _other_modes = torch._C._len_torch_function_stack
 _SHARING = (_TENSOR.numpy, _TENSOR.__array__, torch.as_tensor, torch.asarray)
 NOTED: Final[dict[Any, str]] = {
     **IN_PLACE, _TENSOR.data.__get__: GETS_DATA, _TENSOR.grad.__get__: GETS_GRAD, **dict.fromkeys(_SHARING, SHARES),
-    _TENSOR.register_hook: HOOKS,
+    _TENSOR.register_hook: HOOKS, _TENSOR.register_post_accumulate_grad_hook: HOOKS,
 }  # fmt: skip
 
 
@@ -231,6 +231,8 @@ class AutogradWatch:
         self.reads = GradientReads(sites)
         # Sequence numbers of the nodes that made tensors on which the code has put a hook → the line that did.
         self.hooked: dict[int, int | None] = {}
+        # The code of hooks that were put on leaves → the line that did.
+        self.hooked_leaves: dict[CodeType, int | None] = {}
         self._sites = sites
         self.passes = 0  # backward passes so far
         self.stepping = False  # whether a step of an optimizer runs, of whose calls nothing is noted
@@ -274,6 +276,8 @@ class AutogradWatch:
         elif noted == HOOKS:
             if (node := args[0].grad_fn) is not None:
                 self.hooked[node._sequence_nr()] = self._sites.of_frame(frame)
+            elif len(self.hooked_leaves) < MOST_HOOKED and type(args[-1]) in {FunctionType, MethodType}:
+                self.hooked_leaves[args[-1].__code__] = self._sites.of_frame(frame)
             if len(self.hooked) > MOST_HOOKED:
                 del self.hooked[next(iter(self.hooked))]
         elif noted != SETS_DATA or self._changes:

@@ -1,14 +1,18 @@
-"""What is seen of a training beside passes and steps: how its loops get data, loads that do not fit, alike units."""
+"""What is seen of a training beside passes and steps: how loops get data, loads that do not fit, alike units, hooks."""
 
 from __future__ import annotations
 
 import ast
+import dis
 import itertools
 import sys
 import weakref
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from types import CodeType, FrameType, ModuleType
+from dataclasses import replace
+from functools import partial
+from types import CellType, CodeType, FrameType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import torch
@@ -16,13 +20,25 @@ from torch import nn
 from torch.utils.data.distributed import DistributedSampler
 
 from tensormagic.collectors.gradients.pass_log import TraceContext, TracePart
+from tensormagic.collectors.gradients.traced_graph import TracedGraph
+from tensormagic.collectors.graphs.structure import Walk
 from tensormagic.collectors.hooks.replacing import Replacement, skip_in_dynamo, without_dynamo
-from tensormagic.collectors.objects.children import attributes_of, is_kind
+from tensormagic.collectors.objects.children import attributes_of, inside, is_kind
 from tensormagic.collectors.objects.identity import Leaves, place_of
+from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.session.unregistered import TiedWeights, modules_report
-from tensormagic.collectors.where.source import SourceLines, frame_of, function_of_code, lines_of, names_of, own_frames
+from tensormagic.collectors.where.source import (
+    AskedOnce,
+    SourceLines,
+    frame_of,
+    function_of_code,
+    is_own_code,
+    lines_of,
+    names_of,
+    own_frames,
+)
 from tensormagic.collectors.where.statements import Scope
-from tensormagic.reports import Graph, ModulesReport, SameOrder, StateLoad, UsedUpIterator
+from tensormagic.reports import Graph, HookKind, ModulesReport, RepeatedHook, SameOrder, StateLoad, UsedUpIterator
 from tensormagic.words import error_text
 
 # A ``for`` over an iterator that was made outside of the loop around it: the second round finds nothing in it. One over
@@ -207,21 +223,151 @@ def names_of_one(namespace: Mapping[str, Any], stepped: Iterable[torch.Tensor]) 
     return tuple(tuple(names) for names, module in several if not held or held & set(map(id, module.parameters())))
 
 
+# Hooks that stand several times on one tensor or module: each step, or a cell that was run again, has put the same one
+# there once more. Nothing is noted as they are put on: what is there at the end tells, also of earlier cells.
+
+MOST_HOOKS, MOST_NAMED = 32, 4
+_ON_TENSORS: dict[HookKind, str] = {"tensor": "_backward_hooks", "post-accumulate": "_post_accumulate_grad_hooks"}
+_ON_MODULES: dict[HookKind, str] = {
+    "forward": "_forward_hooks", "forward pre": "_forward_pre_hooks", "full backward": "_backward_hooks",
+    "full backward pre": "_backward_pre_hooks",
+}  # fmt: skip
+_DEEP, _MOST_WRAPPED = 3, 8  # functions in what functions hold; partials and decorators around one
+_PLAIN = frozenset({int, float, complex, bool, str, bytes, type(None)})
+_KEEPING = frozenset({"append", "extend", "update", "add", "print", "setdefault", "__setitem__"})  # of a lambda's body
+_Function = tuple[CodeType, Any]  # the code of a function, and what tells it from others of that code
+
+
+class HooksInPlace:
+    """The hooks of the user's own that a run's leaves and modules have; none of it is kept."""
+
+    def __init__(self, leaves: Leaves, sites: SourceLines) -> None:
+        self._leaves, self._sites = leaves, sites
+        self._own = AskedOnce(is_own_code)
+        self._before: Counter[tuple[HookKind, int, CodeType]] | None = None
+
+    def begin(self) -> None:
+        """Count those that are there before the run's first backward."""
+        if self._before is None:
+            found = self._found(1)
+            self._before = Counter((kind, place, code) for kind, _, place, own in found for code, _ in own)
+
+    def repeated(self, registered: Mapping[CodeType, int | None]) -> tuple[RepeatedHook, ...]:
+        """Return those that stand several times on one; ``registered`` are the lines that put any on leaves."""
+        before = self._before or Counter()
+        found: dict[tuple[HookKind, CodeType, int, bool], RepeatedHook] = {}
+        for kind, name, place, functions in self._found(2):
+            for code, every in Counter(code for code, _ in functions).items():
+                alike = max(Counter(given for one, given in functions if one == code).values())
+                grown = every - first if (first := before[kind, place, code]) else 0
+                if max(alike, grown) < 2:
+                    continue
+                times = alike if alike > 1 else every
+                key = kind, code, times, alike > 1
+                known = found.get(key) or RepeatedHook(
+                    kind=kind, function=code.co_name, on=(), targets=0, times=times, same=alike > 1,
+                    changes=_changes(code), registered=self._sites.location(registered.get(code)),
+                    location=self._sites.at(code.co_filename, code.co_firstlineno, code.co_name),
+                )  # fmt: skip
+                on = (*known.on, name)[:MOST_NAMED]
+                found[key] = replace(known, on=on, targets=known.targets + 1, grown=max(grown, known.grown))
+        return tuple(itertools.islice(found.values(), MOST_HOOKS))
+
+    def _found(self, fewest: int) -> Iterator[tuple[HookKind, str, int, list[_Function]]]:
+        """Yield what has so many hooks of a kind that are the user's: its name, its ``id``, and these."""
+        with quiet():
+            for kind, name, place, hooks in self._places():
+                functions = [_function_of(hook) for hook in hooks.values()] if len(hooks) >= fewest else []
+                own = [one for one in functions if one is not None and self._own[one[0].co_filename]]
+                if len(own) >= fewest:
+                    yield kind, name, place, own
+
+    def _places(self) -> Iterator[tuple[HookKind, str, int, Mapping[int, Any]]]:
+        """Yield every leaf and module that has hooks, each once."""
+        tensors = {id(leaf): (one.name, leaf) for one in self._leaves.known if (leaf := one.reference()) is not None}
+        for place, (name, leaf) in tensors.items():
+            for kind, attribute in _ON_TENSORS.items():
+                if hooks := getattr(leaf, attribute, None):
+                    yield kind, name, place, hooks
+        roots = self._leaves.modules.roots()
+        modules = {id(module): (name, module) for root in roots for name, module in inside(*root)}
+        for place, (name, module) in modules.items():
+            held = attributes_of(module)
+            for kind, attribute in _ON_MODULES.items():
+                if hooks := held.get(attribute):
+                    yield kind, name, place, hooks
+
+
+def _function_of(hook: Any, deep: int = _DEEP) -> _Function | None:
+    """Return what a hook is known by; None of what is no function of Python's."""
+    given: list[Any] = []
+    for _ in range(_MOST_WRAPPED):
+        if type(hook) is partial:
+            given += [*hook.args, *itertools.chain(*hook.keywords.items())]
+            hook = hook.func
+        elif type(hook) is MethodType:
+            given.append(hook.__self__)
+            hook = hook.__func__
+        elif type(hook) is not FunctionType:  # an object that can be called
+            given.append(hook)
+            hook = getattr(type(hook), "__call__", None)  # noqa: B004  (its code is asked for)
+        elif "__wrapped__" in hook.__dict__:  # what a decorator has made of the user's function
+            hook = hook.__dict__["__wrapped__"]
+        else:
+            given += [*map(_content, hook.__closure__ or ()), *(hook.__defaults__ or ())]
+            given += (hook.__kwdefaults__ or {}).values()
+            return hook.__code__, tuple(_known_by(value, deep) for value in given)
+    return None
+
+
+def _content(cell: CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # nothing is bound to the name
+        return None
+
+
+def _known_by(value: Any, deep: int) -> Any:
+    """Return by what a value is known to be the same: itself, where it is plain; else its place in memory."""
+    if type(value) in _PLAIN:
+        return type(value), value
+    return (deep and type(value) is FunctionType and _function_of(value, deep - 1)) or id(value)
+
+
+def _changes(code: CodeType) -> bool:
+    """Return whether a function may change what it is given: it returns something, or calls what writes in place."""
+    if any(name.endswith("_") and not name.startswith("_") for name in code.co_names):
+        return True
+    every = list(dis.get_instructions(code))
+    stored = any(one.opname == "STORE_ATTR" and one.argval in {"grad", "data"} for one in every)
+    returns = any(
+        one.opname == "RETURN_VALUE" and not (before.opname == "LOAD_CONST" and before.argval is None)
+        for before, one in itertools.pairwise(every)
+    )
+    return stored or (returns and not (code.co_name == "<lambda>" and _KEEPING.intersection(code.co_names)))
+
+
 # What the modules of a traced run hold beside their registries: only the ties of weights are taken down when a module
 # is first met, since that two Parameters were one cannot be seen later.
 
 
 class ModuleWatch(TracePart):
-    """Looks at the outermost modules of a run, once, when it has ended."""
+    """Looks at the outermost modules of a run, and at hooks, once, when it has ended."""
 
     def __init__(self, trace: TraceContext) -> None:
         self._trace, self._modules, self._ties = trace, trace.leaves.modules, TiedWeights()
+        self._hooks, self._repeated = HooksInPlace(trace.leaves, trace.sites), tuple[RepeatedHook, ...]()
         self._learn, self._modules.on_root = self._modules.on_root, self._met
         self._report: ModulesReport | None = None
 
     def _met(self, name: str, module: nn.Module) -> None:
         self._learn(name, module)
         self._ties.remember(module)
+
+    def graph_begins(self, _found: Walk, _graph: TracedGraph) -> None:
+        """Count the hooks that are there as the first backward begins, or none of them. Never raises."""
+        with suppress(Exception):
+            self._hooks.begin()
 
     def finish(self, _error: BaseException | None) -> None:
         """Look at the modules; where that cannot be done, a gap."""
@@ -230,9 +376,10 @@ class ModuleWatch(TracePart):
             known = list(trace.recorder.detached.trained.known())
             roots, cell_number = self._modules.roots(), trace.sites.cell_number
             self._report = modules_report(roots, trace.namespace, self._ties, lambda: known, cell_number)
+            self._repeated = self._hooks.repeated(trace.recorder.autograd.hooked_leaves)
         except Exception as error:
             trace.add_gap("modules", f"the contents of the modules could not be inspected: {error_text(error)}")
 
     def fields(self, _graphs: Sequence[Graph]) -> dict[str, Any]:
         """Return what was found; None before the run has ended."""
-        return {"modules": self._report}
+        return {"modules": self._report, "hooks": self._repeated}
