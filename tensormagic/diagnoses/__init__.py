@@ -90,6 +90,8 @@ RULES: tuple[Rule, ...] = (
          backward_failures.custom_function_return, "backward.returned"),
     Rule("TM311", "wrong gradients from a custom Function", TraceReport,
          backward_failures.caught_return, "swallowed_errors"),
+    Rule("TM311", "wrong gradients from a custom Function", TraceReport,
+         meanings.overwritten_gradients, "silent_errors.overwritten"),
     Rule("TM312", "a graph that grows from step to step", TraceReport, gradient_health.growing_graph),
     Rule("TM313", "a term of the loss without a gradient", TraceReport, losses.terms_without_gradient),
     Rule("TM314", "an advantage or a target that is not detached", TraceReport, losses.undetached, "observations"),

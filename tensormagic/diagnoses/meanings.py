@@ -1,5 +1,6 @@
 """TM106, TM206, TM302, TM307, TM610 to TM613, TM626, TM806: what torch accepts and takes for something else."""
 """TM106, TM107, TM206, TM302, TM307, TM610 to TM613, TM806: what torch accepts, and means something else by."""
+"""TM106, TM206, TM302, TM307, TM311, TM610 to TM613, TM806: what torch accepts and means other than was intended."""
 
 from __future__ import annotations
 
@@ -16,16 +17,18 @@ from tensormagic.diagnoses.lines import (
     call_on,
     described_write,
     shortened_code,
+    is_code,
     spliced,
     statement_of,
     text_of,
     under_no_grad,
     update_by_hand,
 )
+from tensormagic.diagnoses.paths import RESHAPING, neighbours
 from tensormagic.diagnoses.rule import every_call, grouped, observed, related_lines
-from tensormagic.reports import Finding, Observation, Severity, TraceReport
+from tensormagic.reports import Finding, Node, Observation, Severity, TraceReport
 from tensormagic.reports.base import Scalar
-from tensormagic.reports.failure import GradientRead, ModifiedSavedTensor
+from tensormagic.reports.failure import GradientRead, ModifiedSavedTensor, OverwrittenGradient
 from tensormagic.words import binding, count, listed, plural, tuple_text
 
 
@@ -465,3 +468,49 @@ def _about_the_leaf(read: GradientRead, code: str) -> str:
     if read.single:
         return f" If {code} should be the leaf, set `requires_grad` last: `{code} = {code}.detach().requires_grad_()`."
     return ""
+
+
+_SHARING = RESHAPING | {"add"}  # what hands one memory on
+
+
+def overwritten_gradients(report: TraceReport) -> Iterator[Finding]:
+    """TM311: the backward of a custom Function writes into a gradient that others use as well.
+
+    A note where the graph does not show who else is given it.
+    """
+    for one in report.silent_errors.overwritten if report.silent_errors is not None else ():
+        others = _given_the_same(report, one)
+        name, copied = one.argument or "grad_output", f"{one.argument} = {one.argument}.clone()"
+        line = text_of(one.location)
+        shared = "something else holds the same tensor"
+        if others:
+            receivers = [f"{node.op} ({place.label})" if (place := report.location(node.location)) else node.op
+                         for node in others]  # fmt: skip
+            shared = f"{listed(receivers, most=2)} {'is' if len(others) == 1 else 'are'} given the same tensor"
+        yield Finding(
+            code="TM311",
+            severity="warning" if others else "note",
+            message=f"{one.function}.backward changes {name}, the gradient that it is given, in place: {shared}, and "
+            "with it the change.",
+            location=one.location,
+            evidence={"backward passes": one.passes},
+            remedy=f"Change a copy: `{copied if one.argument else 'grad_output = grad_output.clone()'}` before it.",
+            subject=one.function,
+            node=(one.graph, one.node) if one.graph is not None and one.node is not None else None,
+            related=related_lines(("applied here", one.applied)),
+            fix=f"{copied}\n{line}" if one.argument and is_code(line) else "",
+        )
+
+
+def _given_the_same(report: TraceReport, one: OverwrittenGradient) -> list[Node]:
+    """Return the nodes that are given what a node is given: by the nearest on its way that hands it to several."""
+    if one.graph is None or one.node is None:
+        return []
+    graph, at = report.graphs[one.graph], one.node
+    feeders, targets = neighbours(graph)
+    while len(senders := feeders.get(at, [])) == 1 and graph.nodes[senders[0]].op in _SHARING:
+        others = [graph.nodes[index] for index in targets[senders[0]] if index != at]
+        if others:
+            return others
+        at = senders[0]
+    return []

@@ -129,6 +129,19 @@ class IgnoredGradient:
     node: int | None = None  #: Index into that graph's nodes.
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OverwrittenGradient:
+    """A custom Function whose backward writes into a gradient that it is given and that others hold as well."""
+
+    function: str  #: Name of the class.
+    argument: str = ""  #: What its backward calls that gradient; empty where no line was found that writes into one.
+    location: Location | None = None  #: The line that writes; the first one of the backward where it was not found.
+    applied: Location | None = None  #: The line that applied the Function.
+    passes: int = 1  #: In how many passes.
+    graph: int | None = None  #: Index into `TraceReport.graphs`.
+    node: int | None = None  #: Index into that graph's nodes.
+
+
 @dataclass(frozen=True, slots=True)
 class SilentErrors:
     """What autograd lets pass."""
@@ -137,6 +150,7 @@ class SilentErrors:
     unseen: tuple[ModifiedSavedTensor, ...] = ()
     reads: tuple[GradientRead, ...] = ()  #: ``.grad`` of what keeps none.
     ignored: tuple[IgnoredGradient, ...] = ()  #: Custom Functions whose backward does not read what it is given.
+    overwritten: tuple[OverwrittenGradient, ...] = ()  #: Custom Functions whose backward writes into what it is given.
 
 
 MismatchKind = Literal["shape", "dtype", "device", "view", "layout", "index", "argument"]

@@ -219,6 +219,7 @@ class TraceReport(Report):
         found = [(fault.graph, fault.node) for fault in faults if fault is not None]
         found += [(one.graph, one.node) for one in silent.unseen] if silent is not None else []
         found += [(one.graph, one.node) for one in silent.ignored] if silent is not None else []
+        found += [(one.graph, one.node) for one in silent.overwritten] if silent is not None else []
         yield from ((graph, node) for graph, node in found if graph is not None and node is not None)
 
     @property

@@ -324,6 +324,72 @@ def a_gradient_that_autograd_sums_itself():
     return trace.report
 
 
+class Clipped(torch.autograd.Function):
+    """Clips a gradient in place, or a copy of it."""
+
+    @staticmethod
+    def forward(ctx, x, copies):
+        ctx.copies = copies
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, g):
+        g = g.clone() if ctx.copies else g
+        g.clamp_(-0.1, 0.1)
+        made = torch.zeros_like(g)
+        made += g
+        return made, None
+
+
+@healthy(nearly="TM311")
+def a_backward_that_writes_into_a_copy():
+    """Beside a skip connection."""
+    x = torch.randn(4, 6, requires_grad=True)
+    with tm.trace(namespace={"x": x}) as trace:
+        hidden = x.tanh()
+        (hidden + Clipped.apply(hidden, True)).square().sum().backward()
+    return trace.report
+
+
+@healthy(nearly="TM311")
+def a_backward_that_writes_into_what_it_alone_is_given():
+    """In a chain, in a part of a list that is joined, of the value that backward starts from, and beside a leaf."""
+    x, bias = torch.randn(4, 6, requires_grad=True), torch.zeros(4, 6, requires_grad=True)
+    with tm.trace(namespace={"x": x, "bias": bias}) as trace:
+        Clipped.apply(x.tanh(), False).flatten().square().sum().backward()
+        torch.cat([x.sin(), Clipped.apply(x.cos(), False)]).square().sum().backward()
+        Clipped.apply(x.tanh().sum(), False).backward()
+        made = Clipped.apply(x.tanh(), False).clone()
+        made.backward(torch.ones_like(made))
+        (bias + Clipped.apply(x.tanh(), False)).square().sum().backward()
+        (x.sin() - Clipped.apply(x.tanh(), False)).square().sum().backward()
+    return trace.report
+
+
+class Doubled(torch.autograd.Function):
+    """Writes into its argument in forward, and says so."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.mark_dirty(x)
+        return x.mul_(2)
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        return 2 * grad_output
+
+
+@healthy(nearly="TM311")
+def a_forward_that_writes_and_says_so():
+    net = nn.Linear(3, 3)
+    with tm.trace(namespace={"net": net}) as trace:
+        for _ in range(3):
+            hidden = net(torch.randn(4, 3))
+            (hidden.sin() + Doubled.apply(hidden + 1)).square().mean().backward()
+            net.zero_grad()
+    return trace.report
+
+
 @healthy(nearly="TM302")
 def arrays_that_are_copied_read_and_put_back():
     """Values for a plot, scaled in a copy; a weight set to zero for a moment and put back."""

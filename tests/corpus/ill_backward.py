@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+import tensormagic as tm
 from tests.corpus.cases import ill
 from tests.corpus.refusals import refused
 
@@ -289,3 +290,60 @@ class Half(torch.autograd.Function):
 def a_number_for_a_gradient():
     x = torch.randn(4, requires_grad=True)
     return refused(lambda: Half.apply(x).sum().backward(), x=x)
+
+
+class Sign(torch.autograd.Function):
+    """A straight-through estimator that clips the gradient where it stands."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.sign()
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        g[x.abs() > 1] = 0
+        return g
+
+
+@ill("TM311", severity="warning", line="g[x.abs() > 1] = 0", subject="Sign", related=("h = h + Sign.apply(h)",), says=(
+    "Sign.backward changes g", "addmm", "is given the same tensor", "`g = g.clone()`"))  # fmt: skip
+def a_clipped_gradient_that_a_skip_connection_shares():
+    """What was to be zero beside the skip connection is zero on it as well."""
+    first, second = nn.Linear(8, 16), nn.Linear(16, 2)
+    optimizer = torch.optim.SGD([*first.parameters(), *second.parameters()], lr=0.1)
+    with tm.trace(namespace={"first": first, "second": second}) as trace:
+        for _ in range(3):
+            h = first(2 * torch.randn(8, 8))
+            h = h + Sign.apply(h)
+            loss = F.cross_entropy(second(h), torch.arange(8) % 2)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    return trace.report
+
+
+class Weighed(torch.autograd.Function):
+    """Passes a part of the gradient on."""
+
+    @staticmethod
+    def forward(ctx, x, part):
+        ctx.part = part
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        return grad_output.mul_(ctx.part), None
+
+
+@ill("TM311", severity="warning", line="return grad_output.mul_(ctx.part), None", subject="Weighed", says=(
+    "Weighed.backward changes grad_output",))  # fmt: skip
+def a_gradient_that_is_weighed_for_two_heads():
+    """The two branches meet in a sum, which hands one tensor to both, through a view."""
+    x = torch.randn(4, 6, requires_grad=True)
+    with tm.trace(namespace={"x": x}) as trace:
+        hidden = x.tanh()
+        joined = Weighed.apply(hidden, 0.1).flatten() + hidden.sin().flatten()
+        joined.square().sum().backward()
+    return trace.report

@@ -12,6 +12,7 @@ from tensormagic.reports.failure import (
     GradientRead,
     IgnoredGradient,
     ModifiedSavedTensor,
+    OverwrittenGradient,
     SavedWrite,
     SilentErrors,
     SwallowedError,
@@ -160,7 +161,10 @@ def _quiet_faults() -> SilentErrors:
     ignored = IgnoredGradient(
         function=HOSTILE, argument="g", location=line, applied=line, norm=2.0, graph=0, node=1
     )  # fmt: skip
-    return SilentErrors((modified,), (read, GradientRead(name="", op="", shape=())), (ignored,))
+    overwritten = OverwrittenGradient(
+        function=HOSTILE, argument="g", location=line, applied=line, passes=3, graph=0, node=1
+    )  # fmt: skip
+    return SilentErrors((modified,), (read, GradientRead(name="", op="", shape=())), (ignored,), (overwritten,))
 
 
 def _backward_fault() -> BackwardFault:

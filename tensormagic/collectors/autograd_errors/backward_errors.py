@@ -279,6 +279,26 @@ def return_lines(code: CodeType) -> list[int]:
     return sorted(returns) or [code.co_firstlineno]
 
 
+def first_write(code: CodeType) -> tuple[str, int]:
+    """Return which argument of a backward its source writes into first, and the line; no name where none is seen."""
+    node = definition_of(code, syntax_of("".join(linecache.getlines(code.co_filename))))
+    given = code.co_varnames[1 : code.co_argcount]
+    found = []
+    every = ast.walk(node or ast.Module([], []))
+    for each in (one for one in every if isinstance(one, ast.Assign | ast.AugAssign | ast.Call)):
+        targets: list[Any] = []
+        if isinstance(each, ast.Assign):
+            targets = [target for target in each.targets if isinstance(target, ast.Subscript)]
+        elif isinstance(each, ast.AugAssign):
+            targets = [each.target]
+        elif isinstance(each.func, ast.Attribute) and each.func.attr.endswith("_"):
+            targets = [each.func.value]
+        names = [next((one.id for one in ast.walk(target) if isinstance(one, ast.Name)), "") for target in targets]
+        found += [(each.lineno, name) for name in names if name in given]
+    line, name = min(found, default=(code.co_firstlineno, ""))
+    return name, line
+
+
 # Of a backward that nobody had followed the graph shows which tensor was changed, and what had saved it. Who wrote to
 # it, and which backward freed a graph, is read from the statements around, where they leave no doubt.
 MOST_NODES = 100_000

@@ -6,7 +6,7 @@ import dis
 import inspect
 import math
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from types import CodeType
@@ -14,7 +14,14 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.autograd_errors.backward_errors import Culprits, FreedBy, Names, Origin, return_lines
+from tensormagic.collectors.autograd_errors.backward_errors import (
+    Culprits,
+    FreedBy,
+    Names,
+    Origin,
+    first_write,
+    return_lines,
+)
 from tensormagic.collectors.autograd_errors.untracked_writes import AutogradWatch
 from tensormagic.collectors.gradients.pass_log import Following, TraceContext, TracePart
 from tensormagic.collectors.graphs.in_place import suspects_of
@@ -29,6 +36,7 @@ from tensormagic.reports.failure import (
     FailureReport,
     IgnoredGradient,
     ModifiedSavedTensor,
+    OverwrittenGradient,
     SilentErrors,
     SwallowedError,
 )
@@ -88,6 +96,7 @@ class AutogradErrors(TracePart):
         self._refused: tuple[int, str, Key, BackwardFault] | None = None
         # The custom Functions whose backward passes a gradient on and never reads the one that arrives, by their names.
         self._ignored: dict[str, IgnoredGradient] = {}
+        self._overwritten: dict[str, OverwrittenGradient] = {}  # those whose backward writes into it, likewise
         self._unread: weakref.WeakKeyDictionary[type, str] = weakref.WeakKeyDictionary()
         self._ended_by: tuple[str, str, BackwardFault] | None = None
         self._watch.reads.leaf_name = self._name_of_leaf
@@ -112,6 +121,8 @@ class AutogradErrors(TracePart):
                 self._blame.gone.append(FreedBy(found.numbers, roots, followed.site, sequence_number()))
             if error is None and followed.python_backwards is not None:
                 self._look_at_functions(followed)
+                if written := followed.python_backwards.written:
+                    self._note_written(followed, written)
             if error is not None:
                 with quiet():
                     self._blame.names = self._names(followed)
@@ -154,6 +165,29 @@ class AutogradErrors(TracePart):
             self._caught[key] = SwallowedError(
                 error_type=type(error).__name__, error=str(error), fault=fault, location=followed.site,
                 expected=is_expected(followed.caller),
+            )  # fmt: skip
+
+    def _note_written(self, followed: Following, written: Mapping[int, int]) -> None:
+        """Note custom Functions that wrote into what they were given, by their places among these; in each pass.
+
+        What backward started from is held by who called it, and nobody goes on to use it.
+        """
+        graph, structure = followed.graph, followed.graph.structure
+        starts = {followed.recorder.address(index) for index in structure.roots}
+        for at, address in written.items():
+            place = graph.python_places[at]
+            node = followed.nodes[place]
+            kind, index = type(node)._forward_cls, structure.index[place]
+            code = getattr(inspect.unwrap(kind.backward), "__code__", None)
+            if address in starts or not isinstance(code, CodeType) or not is_own_code(code.co_filename):
+                continue
+            if (known := self._overwritten.get(kind.__qualname__)) is not None:
+                self._overwritten[kind.__qualname__] = replace(known, passes=known.passes + 1)
+                continue
+            name, line = first_write(code)
+            self._overwritten[kind.__qualname__] = OverwrittenGradient(
+                function=kind.__name__, argument=name, location=self._sites.at(code.co_filename, line, code.co_name),
+                applied=self._origin(node._sequence_nr())[0], graph=structure.number, node=index,
             )  # fmt: skip
 
     def _look_at_functions(self, followed: Following) -> None:
@@ -212,7 +246,9 @@ class AutogradErrors(TracePart):
         unseen = tuple(_placed(one, graphs) for one in self._unseen.copy().values())
         reads = self._watch.reads.report(self._origin, self._sites.location)
         ignored = tuple(_placed(one, graphs) for one in self._ignored.copy().values())
-        silent = SilentErrors(unseen, reads, ignored) if unseen or reads or ignored else None
+        overwritten = tuple(_placed(one, graphs) for one in self._overwritten.copy().values())
+        found = unseen, reads, ignored, overwritten
+        silent = SilentErrors(*found) if any(found) else None
         return {"swallowed_errors": caught, "silent_errors": silent}
 
     def _origin(self, number: int) -> Origin:

@@ -133,6 +133,10 @@ class PassRecorder:
             self._hooked_before.update(self.hooked)
         self._conclude()
 
+    def address(self, index: int) -> int:
+        """Return where the gradient lay that a node received; 0 where that was not looked at."""
+        return self._addresses[index]
+
     @property
     def arrival(self) -> DeviceNumbers | None:
         """What is to come from devices; None where everything is here."""

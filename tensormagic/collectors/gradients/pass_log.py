@@ -17,7 +17,7 @@ import torch
 
 from tensormagic.collectors.devices import DeferredWork, Stopwatch
 from tensormagic.collectors.gradients.gradient_statistics import PassValues
-from tensormagic.collectors.gradients.gradients import PassRecorder
+from tensormagic.collectors.gradients.gradients import Gradients, PassRecorder
 from tensormagic.collectors.gradients.traced_graph import (
     FREE_SECONDS,
     MOST_PASSES,
@@ -40,20 +40,30 @@ from tensormagic.reports.graph import no_numbers
 # Looks into backwards that are Python code of the user's: their own Functions', and re-entrant checkpoints'.
 # The tracer's mode is off the stack while the engine runs. Where a node's backward runs forward code of its own, as a
 # checkpoint computes its segment again, nodes are made, and a backward may run through them. So for these nodes the
-# mode is on the stack: from a hook that runs last before their backward until one that runs first after.
+# mode is on the stack: from a hook that runs last before their backward until one that runs first after. These two see
+# as well whether the backward has written into a gradient that it was given, and whether somebody else holds that one.
+
+# Who holds a gradient that nobody shares: the engine, and Python where a hook looks at it. A view holds its base, too.
+_HOLDERS = 2
 
 
 class PythonBackwards:
-    """Puts the mode onto the stack while the backwards of some nodes run; on the thread that is its home alone."""
+    """Puts the mode onto the stack while the backwards of some nodes run; on the thread that is its home alone.
+
+    ``written`` has, by its place among them, each node that wrote into a gradient which others hold, and its address.
+    """
 
     def __init__(self, nodes: Sequence[Any], put_on_top: Callable[[], Callable[[], None]], home: int) -> None:
         self._put_on_top, self._home = put_on_top, home
         self._undo: list[Callable[[], None]] = []
-        self._handles = [node.register_hook(partial(without_dynamo, self._leave)) for node in nodes]
+        self._handles = [node.register_hook(partial(without_dynamo, self._leave, at)) for at, node in enumerate(nodes)]
+        self._versions: dict[int, list[int]] = {}
+        self.written: dict[int, int] = {}
 
     def open(self, nodes: Sequence[Any]) -> None:
         """Begin; called after every other hook was put on, so that the mode is there for the backward alone."""
-        self._handles += [node.register_prehook(partial(without_dynamo, self._enter)) for node in nodes]
+        enter = self._enter
+        self._handles += [node.register_prehook(partial(without_dynamo, enter, at)) for at, node in enumerate(nodes)]
 
     def close(self) -> None:
         """Take the hooks off; where a backward raised, the mode too."""
@@ -62,13 +72,29 @@ class PythonBackwards:
         while self._undo:
             self._undo.pop()()
 
-    def _enter(self, _: Any) -> None:
+    def _enter(self, at: int, gradients: Gradients) -> None:
+        self._versions[at] = [_version_of_shared(gradient) for gradient in gradients]
         if threading.get_ident() == self._home:
             self._undo.append(self._put_on_top())
 
-    def _leave(self, _: Any, __: Any) -> None:
+    def _leave(self, at: int, _: Any, gradients: Gradients) -> None:
+        for version, gradient in zip(self._versions.pop(at, ()), gradients, strict=False):
+            if version >= 0 and gradient is not None and gradient._version != version:
+                self.written[at] = gradient.data_ptr()
         if self._undo and threading.get_ident() == self._home:
             self._undo.pop()()
+
+
+def _version_of_shared(gradient: Any) -> int:
+    """Return how often a gradient was written to whose memory others hold; -1 of any other. Never raises."""
+    try:
+        plain = type(gradient) is torch.Tensor and not torch.is_grad_enabled()
+        base: Any = gradient._base if plain else None
+        whole = base is not None and base.numel() == gradient.numel() and base._use_count() > _HOLDERS
+        shared = plain and (whole or gradient._use_count() > _HOLDERS)
+        return int(gradient._version) if shared else -1
+    except (RuntimeError, AttributeError):  # it has no memory of its own, or keeps no count
+        return -1
 
 
 # What is known of one backward call while it is followed: where it runs, where it starts, what it hands back.
