@@ -274,12 +274,13 @@ def _ways_lost(report: TraceReport) -> Iterator[Finding]:
     Where a cut value goes on outside torch nobody sees which node uses it. What is certain is that an optimizer made
     steps with the model, that nothing of the model ever got a gradient, and that the way of its values ended here.
     """
-    if report.state == "running" or report.passes_traced < report.passes_seen:
+    if not _is_whole(report):
         return
-    described = names_left_out(report)
+    described = {name for place in _places(report) for name in place.left_out}
     learn = {series.owner for series in report.parameters if series.touched} | {""}
     for _, cut in cuts_in(report):
-        held = (one for one in cut.left_out if one.held and not one.written and one.owner not in learn)
+        every = (one for one in cut.left_out if one.held and not one.written)
+        held = (one for one in every if cut.outside or one.owner not in learn)
         lost = _in_order(report, (one for one in held if one.name not in described))
         if cut.target is None and cut.kind in EXPLICIT_CUTS and lost:
             described.update(one.name for one in lost)
@@ -327,10 +328,14 @@ def _lost(report: TraceReport, cut: Cut, lost: Sequence[LeftOut]) -> Finding:
     verb, it, makes = ("gets", "it", "it makes") if len(who) == 1 else ("get", "them", "they make")
     place = report.location(cut.location)
     cut = replace(cut, kind="numpy", op="numpy") if ".numpy()" in text_of(place) else cut
+    where = f"the gradient of what {makes} is cut at {call_words(cut, place)}"
+    if cut.outside:
+        where = f"in forward, its values leave torch at {call_words(cut, place)}, and no gradient comes back from there"
+        where = where if len(who) == 1 else where.replace("its values", "their values")
     return replace(
         found,
-        message=f"{listed(who)} {verb} no gradient in {passes_words(report)}, although an optimizer holds {it}: the "
-        f"gradient of what {makes} is cut at {call_words(cut, place)}.",
+        message=f"{listed(who)} {verb} no gradient in {passes_words(report)}, although an optimizer holds {it}: "
+        f"{where}.",
         remedy=_remedy(report, _Place(cut), lost, who),
     )
 
@@ -348,7 +353,13 @@ def hides_parameters(report: TraceReport) -> bool:
 
 def names_left_out(report: TraceReport) -> set[str]:
     """Return what lies behind a cut without which it could have got a gradient, whether or not that is meant."""
-    return {name for place in _places(report) for name in place.left_out}
+    outside = (cut for _, cut in cuts_in(report) if cut.outside and _is_whole(report))
+    lost = {one.name for cut in outside for one in cut.left_out if one.held and not one.written}
+    return {name for place in _places(report) for name in place.left_out} | lost
+
+
+def _is_whole(report: TraceReport) -> bool:
+    return report.state != "running" and report.passes_traced == report.passes_seen
 
 
 def read_only_cut(report: TraceReport, names: Iterable[str]) -> Cut | None:

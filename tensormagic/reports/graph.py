@@ -82,6 +82,9 @@ class Cut:
     by_library: bool = False
     #: Where ``location`` is a ``with torch.no_grad():`` and a leaf went in: index of the line of the call below it.
     call_location: int | None = None
+    #: Whether it is the value of a leaf that went on as NumPy or as numbers in the forward of a module, and no leaf of
+    #: which that is so here got a gradient.
+    outside: bool = False
 
     @property
     def detachment(self) -> bool:

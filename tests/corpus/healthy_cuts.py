@@ -299,3 +299,54 @@ def features_cut_and_joined_again_by_hand():
             features.backward(leaf.grad)
             optimizer.step()
     return trace.report
+
+
+class Watched(nn.Module):
+    """Keeps figures of its weights in forward."""
+
+    def __init__(self):
+        super().__init__()
+        self.emb, self.fc, self.figures = nn.Embedding(20, 8), nn.Linear(8, 3), []
+
+    def forward(self, ids):
+        for weight in self.parameters():
+            self.figures.append(weight.detach().numpy().mean())
+        self.figures.append(max(self.fc.bias.tolist()))
+        return self.fc(self.emb(ids))
+
+
+@healthy(nearly="TM303")
+def weights_that_are_read_for_a_plot():
+    """In forward, and in the loop: all of them learn."""
+    model, kept = Watched(), []
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    with tm.trace(namespace={"model": model, "optimizer": optimizer}) as trace:
+        for _ in range(4):
+            kept.append(model.emb.weight.detach().numpy().copy())
+            loss = F.cross_entropy(model(torch.tensor([1, 5, 5, 0])), torch.tensor([0, 1, 2, 0]))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            kept.append(model.fc.weight.data.numpy().std())
+    return trace.report
+
+
+class WithAnchors(nn.Module):
+    """Has centres that are no part of the loss: frozen, and looked up as an array."""
+
+    def __init__(self):
+        super().__init__()
+        self.centres = nn.Parameter(torch.randn(3, 64), requires_grad=False)
+        self.fc = nn.Linear(64, 10)
+
+    def forward(self, x):
+        nearest = self.centres.detach().numpy().mean(0)
+        return self.fc(x - torch.from_numpy(nearest))
+
+
+@healthy(nearly="TM303")
+def frozen_centres_that_are_read_as_an_array():
+    net = WithAnchors()
+    with tm.trace(namespace={"net": net}) as trace:
+        train_classifier(net, flat=True)
+    return trace.report

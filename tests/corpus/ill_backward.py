@@ -344,6 +344,6 @@ def a_gradient_that_is_weighed_for_two_heads():
     x = torch.randn(4, 6, requires_grad=True)
     with tm.trace(namespace={"x": x}) as trace:
         hidden = x.tanh()
-        joined = Weighed.apply(hidden, 0.1).flatten() + hidden.sin().flatten()
+        joined = hidden.sin().flatten() + Weighed.apply(hidden, 0.1).flatten()
         joined.square().sum().backward()
     return trace.report

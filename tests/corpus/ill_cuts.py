@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -314,3 +315,43 @@ def ranks_in_place_of_scores():
             (head(ranks) - 1).square().mean().backward()
             optimizer.step()
     return trace.report
+
+
+class Tagger(nn.Module):
+    """Looks its words up in an array, or in lists."""
+
+    def __init__(self, lists=False):
+        super().__init__()
+        self.emb, self.fc, self.lists = nn.Embedding(20, 8), nn.Linear(8, 3), lists
+
+    def forward(self, ids):
+        if self.lists:
+            rows = self.emb.weight.tolist()
+            return self.fc(torch.tensor([rows[i] for i in ids]))
+        table = self.emb.weight.detach().numpy()
+        return self.fc(torch.from_numpy(np.stack([table[i] for i in ids])))
+
+
+def _tagged(lists):
+    model, ids = Tagger(lists), [1, 5, 5, 0]
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    with tm.trace(namespace={"model": model, "optimizer": optimizer}) as trace:
+        for _ in range(4):
+            loss = F.cross_entropy(model(ids), torch.tensor([0, 1, 2, 0]))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    return trace.report
+
+
+@ill("TM303", severity="warning", subject="model.emb.weight", line="table = self.emb.weight.detach().numpy()", says=(
+    "although an optimizer holds it", "in forward, its values leave torch at `.numpy()`", "stay in torch"))  # fmt: skip
+def word_vectors_looked_up_in_an_array():
+    """The rest of the model learns; the rows come back as a new array, in which nothing tells where they are from."""
+    return _tagged(lists=False)
+
+
+@ill("TM303", severity="warning", subject="model.emb.weight", line="rows = self.emb.weight.tolist()", says=(
+    "its values leave torch at `.tolist()`",))  # fmt: skip
+def word_vectors_looked_up_in_lists():
+    return _tagged(lists=True)

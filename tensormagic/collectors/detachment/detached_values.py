@@ -212,6 +212,8 @@ class DetachedValues(Looking):
             results = [each for each in flat((result,)) if without_history(each) or (role == "copy" and is_leaf(each))]
             if results or role in EXPLICIT_CUTS:
                 detachment = self._detachment_of(call, given, results[0] if results else result, frame)
+                if role == "numpy" and detachment is not None and not (detachment.leaf is None or detachment.outside):
+                    self._leave(detachment, frame)
                 for each in results:
                     self._mark(each, detachment)
 
@@ -233,6 +235,12 @@ class DetachedValues(Looking):
         name = "state_dict" if frame.f_code is _OF_STATE else name
         op: str = kind if role != kind else ".data" if kind == "data" else _SHOWN.get(name, name)
         return self._detach((kind, op), source, result, frame).with_sources(sources)
+
+    def _leave(self, detachment: Detachment, frame: FrameType) -> None:
+        """Note that the value of a leaf goes on as NumPy or as numbers: in a forward that is no reading for a log."""
+        if is_own_code(frame.f_code.co_filename) and self._module_path(frame):
+            detachment.outside = detachment.listed = True
+            self._wait(detachment)
 
     def _write(self, func: Any, written: list[Any], given: Iterable[Any]) -> None:
         """Note leaves that were written to by hand, or whose memory was, and whether other leaves' values went in."""

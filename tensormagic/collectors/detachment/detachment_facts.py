@@ -269,6 +269,7 @@ class Detachment:
     place: tuple[int, int, int] | None = None  # ``(graph, node, pass)`` of what went in, once that is known.
     # Whether the value was only written into what was used: noted where something is left out because of it.
     quiet: bool = False
+    outside: bool = False  # Whether the value of a leaf went on as NumPy or as numbers, in the forward of a module.
 
     def with_sources(self, sources: Iterable[torch.Tensor]) -> Detachment:
         """Note values that went in here besides, and what lies behind them; returns itself."""

@@ -103,6 +103,7 @@ class _Known:
     cut: Cut
     detached_leaves: DetachedLeaves
     quiet: bool
+    outside: bool
     count: int = 0
 
 
@@ -187,6 +188,8 @@ class DetachmentLog(TracePart):
             if known.graph != graph.number or (cut.target is None and (cut.kind, cut.location) in used):
                 continue
             cut = self._cut(known)
+            if known.outside and not cut.outside and cut.target is None:
+                continue  # a leaf's value, read for a log
             # It is between nodes of its graph, or the reason why leaves are left out.
             between = not known.quiet and (cut.source is not None or cut.target is not None)
             explains = any(not (known.quiet and one.written) for one in cut.left_out)
@@ -276,7 +279,7 @@ class DetachmentLog(TracePart):
                 source_name=name, source_location=made, earlier=earlier, target=target, input_number=input_number,
                 selects=selects, shape=shown.shape, dtype=shown.dtype, by_library=detachment.by_library,
                 call_location=detachment.call_site,
-            ), detachment.detached_leaves, detachment.quiet)  # fmt: skip
+            ), detachment.detached_leaves, detachment.quiet, detachment.outside)  # fmt: skip
         known.quiet &= detachment.quiet
         known.count += 1
         return key
@@ -292,5 +295,7 @@ class DetachmentLog(TracePart):
         return name, None
 
     def _cut(self, known: _Known) -> Cut:
-        missed = left_out(known.detached_leaves.alive(), self._leaves, self._passes.used, self._detached.trained)
-        return replace(known.cut, count=known.count, left_out=missed)
+        behind = list(known.detached_leaves.alive())
+        missed = left_out(behind, self._leaves, self._passes.used, self._detached.trained)
+        outside = known.outside and len(missed) == len(behind)
+        return replace(known.cut, count=known.count, left_out=missed, outside=outside)
