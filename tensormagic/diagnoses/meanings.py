@@ -1,6 +1,4 @@
-"""TM106, TM206, TM302, TM307, TM610 to TM613, TM626, TM806: what torch accepts and takes for something else."""
-"""TM106, TM107, TM206, TM302, TM307, TM610 to TM613, TM806: what torch accepts, and means something else by."""
-"""TM106, TM206, TM302, TM307, TM311, TM610 to TM613, TM806: what torch accepts and means other than was intended."""
+"""TM106, TM107, TM206, TM302, TM307, TM311, TM610 to TM613, TM626, TM806: what torch accepts, and means otherwise."""
 
 from __future__ import annotations
 
@@ -16,8 +14,8 @@ from tensormagic.diagnoses.lines import (
     atom,
     call_on,
     described_write,
-    shortened_code,
     is_code,
+    shortened_code,
     spliced,
     statement_of,
     text_of,

@@ -9,8 +9,16 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from tensormagic.diagnoses.lines import LONGEST, as_code, call_on, parsed, text_of, update_by_hand
-from tensormagic.diagnoses.lines import LONGEST, NO_GRAD, as_code, call_on, statement_of, text_of, update_by_hand
+from tensormagic.diagnoses.lines import (
+    LONGEST,
+    NO_GRAD,
+    as_code,
+    call_on,
+    parsed,
+    statement_of,
+    text_of,
+    update_by_hand,
+)
 from tensormagic.diagnoses.rule import (
     IN_A_ROW,
     grouped,

@@ -17,9 +17,8 @@ from tensormagic.reports.failure import Operand
 ObservationKind = Literal[
     "copy", "mixed formats", "uninitialised", "both broadcast", "normalised", "draw", "synchronised", "promoted",
     "regrouped", "same memory", "wrapped", "no logarithms", "normalised over", "last sample", "dropout",
-    "dropout in eval", "same draws", "advantage", "target", "update lost", "unfit target",
-    "dropout in eval", "same draws", "advantage", "target", "update lost",
-    "change lost", "index repeats", "normalised alone",
+    "dropout in eval", "same draws", "advantage", "target", "update lost", "change lost", "unfit target",
+    "index repeats", "normalised alone",
 ]  # fmt: skip
 
 
@@ -42,10 +41,10 @@ class Observation:
     #: the mode of the module around it does not reach; ``"update lost"``: a parameter and something else made a new
     #: tensor that is gone, and the parameter is as it was when its next gradient came (the detail is that statement);
     #: ``"unfit target"``: a loss was given a target that it does not take (the detail: which values it has, or that
-    #: prediction and target changed places).
-    #: ``"change lost"``: what was made of a parameter, its data or its gradient is bound to a name that nothing reads,
-    #: or to none (the detail is that statement); ``"index repeats"``: a sum was written to places that its index names
-    #: several times; ``"normalised alone"``: a normalisation went over one value at a time.
+    #: prediction and target changed places); ``"change lost"``: what was made of a
+    #: parameter, its data or its gradient is bound to a name that nothing reads, or to none (the detail is that
+    #: statement); ``"index repeats"``: a sum was written to places that its index names several times; ``"normalised
+    #: alone"``: a normalisation went over one value at a time.
     kind: ObservationKind
     op: str  #: What was called, as a user knows it: ``"reshape"``, ``"mse_loss"``.
     location: int | None = None  #: Index into `TraceReport.locations` of the user's line; None if all is library code.

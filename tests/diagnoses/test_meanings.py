@@ -1,5 +1,4 @@
-"""TM106, TM206, TM610 to TM613, TM626, TM806 on hand-made traces: what is said of a call that means something else."""
-"""TM106, TM107, TM206, TM610 to TM613, TM806 on hand-made traces: what is said of a call that means something else."""
+"""TM106, TM107, TM206, TM610 to TM613, TM626, TM806 on hand-made traces: what is said of what was not meant."""
 
 from __future__ import annotations
 
