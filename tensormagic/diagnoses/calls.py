@@ -30,7 +30,7 @@ def unseeded_draws(report: TraceReport) -> Iterator[Finding]:
         message=f"{names} drew {plural(times, 'time')}{lines} from a probably unseeded generator: then the next run "
         "gives different numbers.",
         location=report.location(draws[0].location),
-        evidence={"draws": times, "lines": len(draws), "seed": draws[0].detail},
+        evidence={"draws": times, "lines": len({one.location for one in draws}), "seed": draws[0].detail},
         remedy="To make runs comparable: `torch.manual_seed(0)` before the model is made.",
         subject=draws[0].op,
         related=_others(report, draws),
@@ -39,8 +39,8 @@ def unseeded_draws(report: TraceReport) -> Iterator[Finding]:
 
 def _in_all(seen: list[Observation]) -> tuple[str, int, str]:
     """Return what was called on all these lines, how often, and on how many lines, where there are several."""
-    names = listed(list(dict.fromkeys(one.op for one in seen)))
-    return names, sum(one.calls for one in seen), "" if len(seen) == 1 else f" on {plural(len(seen), 'line')}"
+    names, lines = listed(list(dict.fromkeys(one.op for one in seen))), len({one.location for one in seen})
+    return names, sum(one.calls for one in seen), "" if lines == 1 else f" on {plural(lines, 'line')}"
 
 
 def _others(report: TraceReport, seen: list[Observation]) -> tuple[RelatedLine, ...]:

@@ -112,7 +112,6 @@ def _operands(part: ast.AST | None) -> list[ast.expr]:
 
 
 CLOSELY = 4  # calls of a place that are looked at before they get rarer
-OFTEN = 16  # of a place in library code that are noted one by one, where it only matters that they were made
 MOST_FOUND = 512  # different things that are kept
 MOST_SEQUENCES, MOST_WIDE, MOST_DROPOUTS = 32, 64, 1024  # results and modules that are followed
 
@@ -202,14 +201,9 @@ class CallNotes(Looking):
         self.updates: dict[tuple[int | None, int], Any] = {}  # those by hand, by line and parameter
         self.labels: dict[tuple[str, int | None], tuple[frozenset[float], int]] = {}  # of losses, by line; how many
 
-    def note(self, kind: ObservationKind, call: Call, *, nbytes: int = 0, times: int = 1, **wording: Any) -> None:
+    def note(self, kind: ObservationKind, call: Call, *, nbytes: int = 0, **wording: Any) -> None:
         """Note that ``call`` did something; further facts, as in `found`, are noted once for its line."""
-        self.keep(self.found(kind, call, **wording), nbytes, times)
-
-    def times_noted(self) -> int:
-        """Return how many calls of a place in library code are noted with this one: from `OFTEN` on, all since then."""
-        calls = self._place.calls
-        return 1 if self._place.sparing or calls <= OFTEN else 0 if calls % OFTEN else OFTEN
+        self.keep(self.found(kind, call, **wording), nbytes)
 
     def keep(self, found: Found, nbytes: int = 0, times: int = 1) -> None:
         """Note that what was found has come about, once more, or several times."""

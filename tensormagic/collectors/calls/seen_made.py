@@ -180,14 +180,14 @@ _NO_EFFECT = "torch/utils/data/dataloader.py"  # draws a seed for its workers, a
 
 def drew(watch: CallNotes, call: Call) -> None:
     """Note a draw from a default generator with a seed of torch's own choice."""
-    if (times := watch.times_noted()) == 0 or not isinstance(call.result, torch.Tensor):
+    if not isinstance(call.result, torch.Tensor):
         return
     device, cuda = call.result.device, torch.cuda.default_generators
     if device.type not in {"cpu", "cuda"} or (device.type == "cuda" and not cuda):
         return
     seed = (torch.default_generator if device.type == "cpu" else cuda[device.index or 0]).initial_seed()
     if not was_chosen(seed, device) and _draws(call) and not call.filename.endswith(_NO_EFFECT):
-        watch.note("draw", call, detail=str(seed), times=times)
+        watch.note("draw", call, detail=str(seed))
 
 
 def was_chosen(seed: int, device: torch.device) -> bool:
