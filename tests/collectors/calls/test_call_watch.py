@@ -50,6 +50,18 @@ def test_calls_of_library_code_belong_to_the_person_s_lines():
     assert second.location != first.location
 
 
+def test_draws_of_library_code_are_counted_one_by_one_at_their_own_line():
+    """Two lines draw by turns through one place in torch's code, more often than any sample would show."""
+    torch.seed()
+    with tm.trace() as trace:
+        for _ in range(21):
+            F.dropout(LARGE, 0.5)
+            for _ in range(2):
+                F.dropout(LARGE, 0.5)
+    first, second = observed(trace, "draw")
+    assert (first.calls, second.calls) == (21, 42)
+
+
 @pytest.mark.skipif(not NAMED, reason="Python 3.10 does not say which part of a line is running")
 def test_an_operand_is_called_what_stands_in_the_line():
     """Names come from the source of the very call that is running, not of another on its line."""
