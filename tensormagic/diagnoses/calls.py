@@ -267,7 +267,7 @@ def _with_values(line: str) -> str:
 
 
 def both_broadcast(report: TraceReport) -> Iterator[Finding]:
-    """TM105: a column met a row of the same length, and one number was made of the table that came out."""
+    """TM105: a column met a row of the same length, and one number was made of the table; or a target was stretched."""
     for one in observed(report, "both broadcast"):
         if len(one.operands) != 2 or one.result is None:
             continue
@@ -286,4 +286,20 @@ def both_broadcast(report: TraceReport) -> Iterator[Finding]:
             remedy=f"Give both the same shape: `{name}.squeeze(-1)`; if all pairs are intended, make that explicit "
             "with `unsqueeze` or `[:, None]`.",
             subject=column.name,
+        )
+    for one in observed(report, "stretched"):
+        prediction, target = one.operands[:2]
+        name, given, wanted = target.name or "the target", tuple_text(target.shape), tuple_text(prediction.shape)
+        of = prediction.name if prediction.name.isidentifier() else "prediction"
+        yield Finding(
+            code="TM105",
+            severity="note",
+            message=f"{one.op} compares {prediction.name or 'a prediction'} of shape {wanted} with {name} of shape "
+            f"{given}: each value of {name} is compared with {count(prod(prediction.shape) // prod(target.shape))} "
+            "values.",
+            location=report.location(one.location),
+            evidence={"prediction": wanted, "target": given},
+            remedy="Give both the same shape; for classes, `cross_entropy` is the loss. If one target is meant for "
+            f"several predictions, say so: `{binding(target.name) if target.name else 'target'}.expand_as({of})`",
+            subject=target.name,
         )

@@ -16,7 +16,7 @@ from tensormagic.reports.failure import Operand
 
 ObservationKind = Literal[
     "copy", "mixed formats", "uninitialised", "both broadcast", "normalised", "draw", "synchronised", "promoted",
-    "regrouped", "same memory", "wrapped", "no logarithms", "normalised over", "last sample", "dropout",
+    "stretched", "regrouped", "same memory", "wrapped", "no logarithms", "normalised over", "last sample", "dropout",
     "dropout in eval", "same draws", "advantage", "target", "update lost", "change lost", "unfit target",
     "index repeats", "normalised alone",
 ]  # fmt: skip
@@ -28,9 +28,9 @@ class Observation:
 
     #: ``"copy"``: a call that gives a view where it can has copied; ``"mixed formats"``: operands in different memory
     #: formats met; ``"uninitialised"``: memory was read that nobody had written; ``"both broadcast"``: both operands
-    #: grew, and what came out was reduced; ``"normalised"``: a loss was given probabilities; ``"draw"``: random numbers
-    #: came from the default generator, whose seed nobody chose; ``"synchronised"``: the host waited for a device;
-    #: ``"promoted"``: float32 became float64 because it met float64; ``"regrouped"``: a view has the old sizes in
+    #: grew, and what came out was reduced; ``"stretched"``: a loss broadcast its target;
+    #: ``"normalised"``: a loss was given probabilities; ``"draw"``: random numbers came from the default generator,
+    #: whose seed nobody chose; ``"synchronised"``: the host waited for a device; ``"promoted"``: float32 became float64 because it met float64; ``"regrouped"``: a view has the old sizes in
     #: another order; ``"same memory"``: tensors that were joined are views of the same elements; ``"wrapped"``: uint8
     #: left its range; ``"no logarithms"``: `kl_div` was given none; ``"normalised over"``: a softmax went over another
     #: dimension than what follows sums or picks from; ``"last sample"``: the output of a recurrent layer that takes

@@ -86,3 +86,15 @@ def labels_that_are_equal_in_pairs():
             loss = -(F.log_softmax(scores, 1) * same).sum(1).mean() + 0.0 * (labels[:, None] == labels).float().mean()
             loss.backward()
     return trace.report
+
+
+@healthy(nearly="TM105")
+def heads_that_share_a_target():
+    """It is expanded in the line; and a critic's labels are one number for all."""
+    net, critic, x, y = nn.Linear(8, 4), nn.Linear(8, 1), torch.randn(32, 8), torch.randn(32, 1)
+    with tm.trace(namespace={"net": net, "critic": critic}) as trace:
+        for _ in range(3):
+            scores = net(x)
+            F.smooth_l1_loss(scores, y.expand_as(scores)).backward()
+            F.mse_loss(critic(x), torch.tensor(1.0)).backward()
+    return trace.report

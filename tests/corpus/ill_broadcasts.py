@@ -91,3 +91,16 @@ def an_accuracy_above_one_hundred_percent():
                 guesses = (net(images) > 0).long()
                 correct += (guesses == labels).sum().item()
     return trace.report
+
+
+@ill("TM105", severity="note", line="F.mse_loss(scores, labels).backward()", subject="labels", says=(
+    "mse_loss compares scores of shape (32, 4) with labels of shape (32, 1)", "compared with 4 values",
+    "`labels.expand_as(scores)`"))  # fmt: skip
+def numbers_of_classes_as_targets_of_a_regression():
+    """Every score is drawn to the number of the class."""
+    net, x, labels = nn.Linear(8, 4), torch.randn(32, 8), torch.randint(0, 4, (32, 1)).float()
+    with tm.trace(namespace={"net": net}) as trace:
+        for _ in range(3):
+            scores = net(x)
+            F.mse_loss(scores, labels).backward()
+    return trace.report

@@ -134,6 +134,17 @@ def test_a_table_is_told_with_its_shapes_and_how_many_values_were_meant():
     assert found.evidence == {"left": "(100, 1)", "right": "(100,)", "result": "(100, 100)"}
 
 
+def test_a_target_that_a_loss_stretches():
+    """A note; the remedy names no expression that would be computed again."""
+    given = tensor("net(x)", (8, 10)), tensor("y", (8, 1))
+    (found,) = both_broadcast(seen("stretched", "mse_loss", operands=given, result=tensor("", (8, 10))))
+    assert (found.severity, found.subject) == ("note", "y")
+    assert found.message == (
+        "mse_loss compares net(x) of shape (8, 10) with y of shape (8, 1): each value of y is compared with 10 values."
+    )
+    assert "`y.expand_as(prediction)`" in found.remedy
+
+
 def test_operands_without_a_name_leave_the_call_s():
     """Where the line is not known in parts, the op is named, and no name is made up."""
     (found,) = both_broadcast(grew("mse_loss", tensor("", (4,)), tensor("", (4, 1)), (4, 4)))

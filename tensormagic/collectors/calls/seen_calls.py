@@ -262,7 +262,7 @@ def _is_meant(call: Call, column: torch.Tensor, row: torch.Tensor) -> bool:
 
 
 def grew_in_a_loss(watch: CallNotes, call: Call) -> None:
-    """Follow what a loss makes of operands that both grow: it warns, but of two sizes only."""
+    """Follow what a loss makes of operands that both grow, of which it warns; note a target that alone is stretched."""
     given = call.args[0] if call.args and isinstance(call.args[0], tuple | list) else call.args
     if len(given) != 2 or given[0].shape == given[1].shape:
         return
@@ -270,22 +270,31 @@ def grew_in_a_loss(watch: CallNotes, call: Call) -> None:
     if above is None or not above.f_code.co_filename.replace("\\", "/").endswith("torch/nn/functional.py"):
         return
     left, right = given
+    op = above.f_code.co_name
+    if _is_stretched(*given, call.result[1]):
+        watch.note("stretched", call, operands=given, result=call.result[1], op=op)
     for x in call.result:
         if x.numel() > max(left.numel(), right.numel()):
-            op = above.f_code.co_name
             watch.wide.put(x, watch.found("both broadcast", call, operands=(left, right), result=x, op=op))
 
 
+def _is_stretched(prediction: torch.Tensor, target: torch.Tensor, grown: torch.Tensor) -> bool:
+    """Return whether a target of several values, no number for all, has become as large as the prediction is."""
+    return 1 < target.numel() < prediction.numel() == grown.numel() and prediction.requires_grad
+
+
 def grew_in_a_whole_loss(watch: CallNotes, call: Call) -> None:
-    """Note a loss that was seen as a whole, and made one number of operands that both grew."""
+    """Note a loss that was seen as a whole, and made one number of operands of which one grew, or both did."""
     if len(call.args) < 2 or not isinstance(call.result, torch.Tensor) or call.result.dim():
         return
     left, right = call.args[:2]
     if isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor) and left.shape != right.shape:
-        grown = torch.broadcast_shapes(left.shape, right.shape)  # type: ignore[no-untyped-call]
+        shape = torch.broadcast_shapes(left.shape, right.shape)  # type: ignore[no-untyped-call]
+        grown = torch.empty(shape, device="meta")
         if grown.numel() > max(left.numel(), right.numel()):
-            table = torch.empty(grown, device="meta")
-            watch.note("both broadcast", call, operands=(left, right), result=table)
+            watch.note("both broadcast", call, operands=(left, right), result=grown)
+        elif _is_stretched(left, right, grown):
+            watch.note("stretched", call, operands=(left, right), result=grown)
 
 
 # ``out[dst] += msg`` reads the places, adds, and writes them back. Where the index names a place twice, both sums begin
