@@ -28,23 +28,23 @@ class Observation:
 
     #: ``"copy"``: a call that gives a view where it can has copied; ``"mixed formats"``: operands in different memory
     #: formats met; ``"uninitialised"``: memory was read that nobody had written; ``"both broadcast"``: both operands
-    #: grew, and what came out was reduced; ``"stretched"``: a loss broadcast its target;
-    #: ``"normalised"``: a loss was given probabilities; ``"draw"``: random numbers came from the default generator,
-    #: whose seed nobody chose; ``"synchronised"``: the host waited for a device; ``"promoted"``: float32 became float64 because it met float64; ``"regrouped"``: a view has the old sizes in
-    #: another order; ``"same memory"``: tensors that were joined are views of the same elements; ``"wrapped"``: uint8
-    #: left its range; ``"no logarithms"``: `kl_div` was given none; ``"normalised over"``: a softmax went over another
-    #: dimension than what follows sums or picks from; ``"last sample"``: the output of a recurrent layer that takes
-    #: time first was indexed ``[:, -1]``, or that of attention that takes places first, ``[:, 0]`` or ``[:, -1]``;
-    #: ``"same draws"``: every worker of a loader begins with the same generator, or goes through the same stream;
-    #: ``"advantage"``: a score's logarithm was multiplied by a difference that has a gradient; ``"target"``: a loss
-    #: compares with a target made by the network that is trained; ``"dropout"``, ``"dropout in eval"``: a dropout that
-    #: the mode of the module around it does not reach; ``"update lost"``: a parameter and something else made a new
-    #: tensor that is gone, and the parameter is as it was when its next gradient came (the detail is that statement);
-    #: ``"unfit target"``: a loss was given a target that it does not take (the detail: which values it has, or that
-    #: prediction and target changed places); ``"change lost"``: what was made of a
-    #: parameter, its data or its gradient is bound to a name that nothing reads, or to none (the detail is that
-    #: statement); ``"index repeats"``: a sum was written to places that its index names several times; ``"normalised
-    #: alone"``: a normalisation went over one value at a time.
+    #: grew, and what came out was reduced; ``"stretched"``: a loss broadcast its target; ``"normalised"``: a loss was
+    #: given probabilities; ``"draw"``: random numbers came from the default generator, whose seed nobody chose;
+    #: ``"synchronised"``: the host waited for a device; ``"promoted"``: float32 became float64 because it met float64;
+    #: ``"regrouped"``: a view has the old sizes in another order; ``"same memory"``: tensors that were joined are views
+    #: of the same elements; ``"wrapped"``: uint8 left its range; ``"no logarithms"``: `kl_div` was given none;
+    #: ``"normalised over"``: a softmax went over another dimension than what follows sums or picks from; ``"last
+    #: sample"``: the output of a recurrent layer that takes time first was indexed ``[:, -1]``, or that of attention
+    #: that takes places first, ``[:, 0]`` or ``[:, -1]``; ``"same draws"``: every worker of a loader begins with the
+    #: same generator, or goes through the same stream; ``"advantage"``: a score's logarithm was multiplied by a
+    #: difference that has a gradient; ``"target"``: a loss compares with a target made by the network that is trained;
+    #: ``"dropout"``, ``"dropout in eval"``: a dropout that the mode of the module around it does not reach; ``"update
+    #: lost"``: a parameter and something else made a new tensor that is gone, and the parameter is as it was when its
+    #: next gradient came (the detail is that statement); ``"unfit target"``: a loss was given a target that it does not
+    #: take (the detail: which values it has, or that prediction and target changed places); ``"change lost"``: what was
+    #: made of a parameter, its data or its gradient is bound to a name that nothing reads, or to none (the detail is
+    #: that statement); ``"index repeats"``: a sum was written to places that its index names several times;
+    #: ``"normalised alone"``: a normalisation went over one value at a time.
     kind: ObservationKind
     op: str  #: What was called, as a user knows it: ``"reshape"``, ``"mse_loss"``.
     location: int | None = None  #: Index into `TraceReport.locations` of the user's line; None if all is library code.

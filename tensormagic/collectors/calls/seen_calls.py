@@ -271,7 +271,7 @@ def grew_in_a_loss(watch: CallNotes, call: Call) -> None:
         return
     left, right = given
     op = above.f_code.co_name
-    if _is_stretched(*given, call.result[1]):
+    if _is_stretched(left, right, call.result[1]):
         watch.note("stretched", call, operands=given, result=call.result[1], op=op)
     for x in call.result:
         if x.numel() > max(left.numel(), right.numel()):
