@@ -228,6 +228,7 @@ class FailureReport(Report):
     mismatch: Mismatch | None = None  #: What did not fit, where that is what was wrong; filled in by the diagnoses.
     gaps: tuple[Gap, ...] = ()  #: What could not be read.
     call: str = ""  #: What failed in ``location``, as written there: ``"self.fc1(x)"``, ``"a @ b"``; else empty.
+    near: tuple[str, ...] = ()  #: Names that an object of torch's has where it lacks the one that was asked for.
     inside: str = ""  #: The function of torch's within which the refused call was made, on something of its own.
     #: ``(graph, node)``, indices into the trace's graphs: the node that was running, where a backward failed.
     node: tuple[int, int] | None = None

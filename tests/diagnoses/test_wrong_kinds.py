@@ -34,6 +34,10 @@ SETTING = (
     "as a setting."
 )
 OF_CLASSES = "For x (4 × 3), whose dimension 1 is the 3 classes, the target has the shape"
+SET_UP = (
+    "A module is set up by the __init__ of nn.Module, which has not run: the __init__ of the class has to begin with "
+    "super().__init__()."
+)
 INSTEAD = ": call the module with a tensor, and give what it returns"
 PADDED = (
     "All sizes but that of dimension 0, which is padded, must be equal: x (3 × 4) and y (2 × 5) differ in dimension 1."
@@ -158,6 +162,22 @@ CASES = (
      "The state of an LSTM is a pair, (h_0, c_0), and h (1 × 3 × 8) is one tensor.", ["(h, torch.zeros_like(h))"]),
     ("rnn(x, h)", "rnn, x, h = nn.LSTM(5, 8, 2), torch.ones(2, 3, 5), torch.zeros(2, 3, 8)",
      "The state of an LSTM is a pair, (h_0, c_0), and h (2 × 3 × 8) is one tensor.", ["(h, torch.zeros_like(h))"]),
+    ("net.weihgt", "net = nn.Linear(2, 1)", "A Linear has no weihgt: net has weight.", ["net.weight"]),
+    ("list(net.paramters())", "net = nn.Linear(2, 1)", "A Linear has no paramters: net has parameters.",
+     ["net.parameters"]),
+    ("opt.zero_gard()", "opt = torch.optim.SGD([nn.Parameter(torch.ones(1))])",
+     "A SGD has no zero_gard: opt has zero_grad.", ["opt.zero_grad"]),
+    ("net.head(x)", "net, x = nn.ModuleDict({'conv': nn.Linear(1, 1), 'body': nn.Linear(1, 1)}), torch.ones(1)",
+     "A ModuleDict has no head: net has conv and body.", []),
+    ("net.body", "net = nn.DataParallel(nn.ModuleDict({'body': nn.Linear(1, 1)}))",
+     "A DataParallel has no body: it wraps the model, net.module.", ["net.module.body"]),
+    ("x.astype('int64')", "x = torch.ones(2)",
+     "A tensor has no astype, which NumPy's arrays or lists have: torch writes it otherwise.", ["x.to(torch.int64)"]),
+    ("x.append(1)", "x, other = torch.ones(2), torch.ones(1)",
+     "A tensor has no append, which NumPy's arrays or lists have: torch writes it otherwise.",
+     ["torch.cat([x, other])"]),
+    ("net(x)", "Net = type('Net', (nn.Module,), {'__init__': lambda self: None}); net, x = Net(), torch.ones(1)",
+     SET_UP, ["super().__init__()"]),
 )  # fmt: skip
 
 
@@ -169,7 +189,7 @@ def test_what_is_said(line, before, rule, works):
     clash = explained(line, space).mismatch
     assert (clash.rule, [*clash.works, *clash.maybe]) == (rule, works)
     for way in works:
-        if not way.startswith(("%", "num_heads")) and "\N{HORIZONTAL ELLIPSIS}" not in way:
+        if not way.startswith(("%", "num_heads", "super()")) and "\N{HORIZONTAL ELLIPSIS}" not in way:
             eval(way, space)
 
 
@@ -193,7 +213,6 @@ def test_indices_outside_of_a_table(indices, remedy):
         ("(1, 2) + 3", ""),
         ("pair + 3", "pair = (torch.ones(1), 2)"),
         ("len(nothing)", "nothing = None"),
-        ("net.weihgt", "net = nn.Linear(2, 1)"),
         ("x.foo", "x = torch.ones(2)"),
     ],
 )

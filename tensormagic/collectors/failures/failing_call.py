@@ -257,9 +257,9 @@ def function_of(frame: FrameType) -> Any:
 
 
 def modules_in(steps: Steps) -> list[nn.Module]:
-    """Return the modules whose forward was running, the outermost first."""
-    frames = (entry.tb_frame for entry in steps.entries)
-    return [names_of(frame)["self"] for frame in frames if frame.f_code is _MODULE_CALL]
+    """Return the modules whose forward was running, the outermost first; none without what ``nn.Module`` sets up."""
+    frames = (entry.tb_frame for entry in steps.entries if entry.tb_frame.f_code is _MODULE_CALL)
+    return [module for frame in frames if "_modules" in vars(module := names_of(frame)["self"])]
 
 
 def given_to_module(entries: list[TracebackType]) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 import __future__
 
 import ast
+import difflib
 import dis
 import inspect
 import sys
@@ -111,6 +112,7 @@ _ON_WHOLE = {
 }  # fmt: skip
 _WHOLE = frozenset({"__bool__", *_ON_WHOLE.values()})
 _MISUSED = (DataLoader, _IncompatibleKeys)
+_KNOWN = (torch.nn.Module, torch.Tensor, torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler, DataLoader)
 _FUNCTIONS = (BuiltinFunctionType, FunctionType, MethodDescriptorType, WrapperDescriptorType)
 
 
@@ -237,7 +239,7 @@ def call_in(failing: Failing, names: Mapping[str, Any], *, only_torch: bool = Fa
 
 
 def attribute_in(failing: Failing, names: Mapping[str, Any], message: str) -> Refused | None:
-    """Return what has no such attribute, where it is a missing gradient, a number, several results or a module."""
+    """Return what has no such attribute: a missing gradient, a number, several results, or an object of torch's."""
     node = failing.node.func if isinstance(failing.node, ast.Call) else failing.node
     if not isinstance(node, ast.Attribute):
         return None
@@ -247,7 +249,27 @@ def attribute_in(failing: Failing, names: Mapping[str, Any], message: str) -> Re
     no_gradient = owner is None and is_gradient(node.value, names)
     no_loss = node.attr == "backward" and type(owner) in {float, int, list, tuple, type(None)}
     no_result = is_kind(owner, torch.nn.Module) and hasattr(torch.Tensor, node.attr)
-    return Refused(given=(owner,)) if results or gone or no_gradient or no_loss or no_result else None
+    said = f"'{type(owner).__name__}' object has no attribute '{node.attr}'"
+    lacks = message == said and bool(near_names(owner, node.attr))
+    return Refused(given=(owner,)) if results or gone or no_gradient or no_loss or no_result or lacks else None
+
+
+MOST_NEAR, NEAR = 3, 0.8
+_OF_ARRAYS = {"append": "cat", "astype": "to", "copy": "clone", "extend": "cat", "fillna": "nan_to_num"}  # and of lists
+
+
+def near_names(owner: Any, name: str) -> tuple[str, ...]:
+    """Return what an object of torch's has where it lacks a name: what it wraps, names like it, or its modules."""
+    if not is_kind(owner, *_KNOWN):
+        return ()
+    if is_kind(owner, torch.Tensor) and name in _OF_ARRAYS:
+        return (_OF_ARRAYS[name],)
+    modules, own = vars(owner).get("_modules", {}), vars(owner)
+    if is_kind(inner := modules.get("module"), torch.nn.Module) and hasattr(inner, name):
+        return (f"module.{name}",)  # DataParallel
+    held = [*modules, *own.get("_parameters", {}), *own.get("_buffers", {})]
+    known = [one for one in (*held, *own, *dir(type(owner))) if not one.startswith("_")]
+    return tuple(difflib.get_close_matches(name, known, MOST_NEAR, NEAR) or list(modules)[:MOST_NEAR])
 
 
 def is_gradient(node: ast.expr, names: Mapping[str, Any]) -> bool:

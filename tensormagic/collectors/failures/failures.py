@@ -25,7 +25,7 @@ from tensormagic.collectors.failures.failing_call import (
     samples_in,
     steps_of,
 )
-from tensormagic.collectors.failures.failing_source import Failing, Refused, lines_in, tensors_in
+from tensormagic.collectors.failures.failing_source import Failing, Refused, lines_in, near_names, tensors_in
 from tensormagic.collectors.failures.lost_graph import Asking, lost_graph, lost_way
 from tensormagic.collectors.failures.operands import (
     MOST_OPERANDS,
@@ -140,7 +140,8 @@ def _with_operands(
     return replace(
         report, module=modules.path(running[-1]) or f"({type(running[-1]).__name__})" if running else "",
         operands=operands, gaps=tuple(Gap("operands", gap) for gap in gaps), call=own.text if own is not None else "",
-        inside=report.inside or (COLLATE if samples_in(steps.entries) is not None else ""), **led,
+        inside=report.inside or (COLLATE if samples_in(steps.entries) is not None else ""),
+        near=near_names(error.obj, error.name) if isinstance(error, AttributeError) and error.name else (), **led,
     )  # fmt: skip
 
 

@@ -6,10 +6,11 @@ Also what torch says of operands that Python did not keep, where the message its
 from __future__ import annotations
 
 import ast
+import difflib
 import re
 from ast import unparse
 
-from tensormagic.diagnoses.lines import expression_of
+from tensormagic.diagnoses.lines import expression_of, text_of
 from tensormagic.diagnoses.mismatches.call import Call, Given, mismatch
 from tensormagic.diagnoses.mismatches.dtypes import any_two, devices
 from tensormagic.diagnoses.mismatches.products import linear, product
@@ -20,6 +21,25 @@ from tensormagic.reports import Mismatch
 says = Messages(globals())
 
 says.table(r"""
+# -- an object of torch's that has no such name
+
+'\w+' object has no attribute '_(?:modules|parameters|buffers|\w*hooks\w*)'
+    argument: A module is set up by the __init__ of nn.Module, which has not run: the __init__ of the class has to begin
+        with super().__init__().
+    try: super().__init__()
+
+'Tensor' object has no attribute '(?P<attribute>astype|append|extend|copy|fillna)'
+    with one: call.given[0]; with way: of_tensors(call, attribute, one.code); if: way
+    argument: A tensor has no {attribute}, which NumPy's arrays or lists have: torch writes it otherwise.
+    maybe: {way}
+
+'(?P<kind>\w+)' object has no attribute '(?P<attribute>\w+)'
+    with near: call.report.near; with it: call.given[0].name or "it"; with found: near[0]
+    with wrapped: found == f"module.{attribute}"; with slip: is_slip(attribute, found)
+    with has: f"it wraps the model, {it}.module" if wrapped else f"{it} has {found if slip else listed(near)}"
+    argument: {article(kind)} has no {attribute}: {has}.
+    maybe: {call.report.call.replace("." + attribute, "." + found, 1)} when wrapped or slip
+
 # -- what is not a tensor at all: several results, None in place of a gradient, a module, text, a table
 
 can't convert np\.ndarray of type numpy\.(?P<dtype>\w+)
@@ -347,6 +367,26 @@ _CONSTRAINTS = {
 }  # fmt: skip
 # A bound that is one number, or a tensor of one.
 _BOUND = re.compile(r"(lower|upper)_bound=(?:tensor\()?\[*(-?[\d.]+(?:e[-+]?\d+)?)(?![\d.]|\]*,\s*\[*[-\d])")
+
+
+_OF_TENSORS = {
+    "astype": "{}.to(torch.{})", "append": "torch.cat([{}, other])", "extend": "torch.cat([{}, other])",
+    "copy": "{}.clone()", "fillna": "{}.nan_to_num(0.0)",
+}  # fmt: skip
+
+
+def of_tensors(call: Call, name: str, code: str) -> str:
+    """Return how torch writes a method of arrays or lists."""
+    dtype = re.search(r"astype\(\W*(?:np\.|numpy\.|torch\.)?(\w+)", text_of(call.report.location))
+    return _OF_TENSORS[name].format(code, dtype[1] if dtype is not None else "float32")
+
+
+def is_slip(name: str, meant: str) -> bool:
+    """Return whether a name is nearly another one."""
+    return difflib.SequenceMatcher(None, name, meant).ratio() >= SLIP
+
+
+SLIP = 0.8
 
 
 def must(constraint: str, values: str) -> str:
