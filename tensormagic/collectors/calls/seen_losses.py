@@ -43,15 +43,12 @@ def normalised(watch: CallNotes, call: Call) -> None:
     if node is not None:
         detail = NORMALISING[node.name()]
         watch.note("normalised", call, operands=(scores,), made=watch.line_of(node), detail=detail, of=_given(call))
-    elif call.name in _LIKELIHOODS and _is_layer(node := past(scores.grad_fn)):
-        watch.note("normalised", call, operands=(scores,), made=watch.line_of(node), detail="layer", of=_given(call))
-
-
-def _is_layer(node: Any) -> bool:
-    """Return whether a layer made a value; of what does not lie in one piece, a product to which a bias is added."""
-    if node is not None and node.name() == "AddBackward0" and hasattr(inputs_of(node)[1], "variable"):
-        node = past(first_input(node))
-    return node is not None and node.name() in _LAYERS
+    elif call.name in _LIKELIHOODS and (node := past(scores.grad_fn)) is not None:
+        if node.name() == "AddBackward0" and hasattr(inputs_of(node)[1], "variable"):
+            node = past(first_input(node))  # of what does not lie in one piece, a product to which the bias is added
+        if node is not None and node.name() in _LAYERS:
+            made = watch.line_of(node)
+            watch.note("normalised", call, operands=(scores,), made=made, detail="layer", of=_given(call))
 
 
 # `kl_div` takes logarithms of probabilities first, and probabilities second.
@@ -348,7 +345,11 @@ def _untaken(watch: CallNotes, call: Call, target: torch.Tensor) -> str:
     if isinstance(weight, torch.Tensor) and name in _BINARY and _is_beyond(name, low, high):
         target = target.masked_fill(weight == 0, 0)  # what counts
         low, high = _extremes(target)
-    return _values(target) if _is_beyond(name, low, high) else ""
+    if not _is_beyond(name, low, high):
+        return ""
+    found = torch._unique2(target)[0].tolist() if target.numel() <= _MOST_SORTED else []
+    listed = 0 < len(found) <= _MOST_LISTED  # each value, where they are few, else the lowest and the highest
+    return " ".join(["values" if listed else "range", *(f"{one:.3g}" for one in (found if listed else (low, high)))])
 
 
 def _is_beyond(name: str, low: float, high: float) -> bool:
@@ -375,10 +376,3 @@ def _labels(watch: CallNotes, call: Call, target: torch.Tensor, wrong: tuple[flo
 def _extremes(x: torch.Tensor) -> tuple[float, float]:
     low, high = x.aminmax()
     return float(low), float(high)
-
-
-def _values(x: torch.Tensor) -> str:
-    """Return the values of a target: each, where they are few, else the lowest and the highest."""
-    found = torch._unique2(x)[0].tolist() if x.numel() <= _MOST_SORTED else []
-    listed = 0 < len(found) <= _MOST_LISTED
-    return " ".join(["values" if listed else "range", *(f"{one:.3g}" for one in (found if listed else _extremes(x)))])
