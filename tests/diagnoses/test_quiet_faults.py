@@ -1,4 +1,4 @@
-"""TM302 and TM307 of hand-made reports: exact sentences, and the readings and writes that are left alone."""
+"""TM302, TM307 and TM311 of hand-made reports: exact sentences, and the readings and writes that are left alone."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from tensormagic.diagnoses import diagnose
 from tensormagic.reports import Location
-from tensormagic.reports.failure import GradientRead, ModifiedSavedTensor, SavedWrite, SilentErrors
+from tensormagic.reports.failure import GradientRead, ModifiedSavedTensor, OverwrittenGradient, SavedWrite, SilentErrors
 from tests.diagnoses import samples
 
 MADE = Location("train.py", 3, "q = w.pow(2)")
@@ -97,3 +97,22 @@ def test_a_line_that_only_asks_is_left_alone(line):
 def test_nothing_seen_is_nothing_found():
     """The field is None in most runs."""
     assert diagnose(replace(samples.run(), silent_errors=None)) == ()
+
+
+OVERWRITTEN = OverwrittenGradient(
+    function="Sign", argument="g", location=Location("train.py", 7, "g[x.abs() > 1] = 0"), applied=MADE, passes=3
+)
+
+
+@pytest.mark.parametrize("line", ["g[x.abs() > 1] = 0", "g.mul_("])
+def test_a_backward_that_writes_into_what_others_hold_is_a_note_where_nobody_knows_them(line):
+    """The line that copies first stands before it, where that is code."""
+    one = replace(OVERWRITTEN, location=replace(OVERWRITTEN.location, text=line))
+    (found,) = diagnose(replace(samples.run(), silent_errors=SilentErrors(overwritten=(one,))))
+    assert (found.code, found.severity, found.subject, found.node) == ("TM311", "note", "Sign", None)
+    assert found.message == (
+        "Sign.backward changes g, the gradient that it is given, in place: something else holds the same tensor, and "
+        "with it the change."
+    )
+    assert found.remedy == "Change a copy: `g = g.clone()` before it."
+    assert found.fix == (f"g = g.clone()\n{line}" if line.endswith("0") else "")

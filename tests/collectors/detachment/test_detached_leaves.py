@@ -146,3 +146,30 @@ def test_what_is_written_into_a_buffer_is_told_only_where_it_explains_something(
     with tm.trace(namespace={"a": a, "head": head}) as trace:
         queued()
     assert [cut for graph in trace.report.graphs for cut in graph.cuts if cut.target is not None] == []
+
+
+class Looked(nn.Module):
+    """Reads two of its weights as arrays, and one of them for a log alone."""
+
+    def __init__(self):
+        super().__init__()
+        self.table, self.fc, self.log = nn.Parameter(torch.ones(3, 2)), nn.Linear(2, 1), []
+
+    def forward(self, ids):
+        self.log.append(self.fc.weight.detach().numpy().copy())
+        rows = self.table.detach().numpy()
+        return self.fc(torch.tensor([list(rows[at]) for at in ids]))
+
+
+def test_a_leaf_that_forward_reads_as_an_array_is_outside():
+    """What is read for a log, and learns, is no cut; nor is what the loop reads."""
+    net = Looked()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    with tm.trace(namespace={"net": net}) as trace:
+        for _ in range(2):
+            net([0, 2]).sum().backward()
+            optimizer.step()
+            net.table.data.numpy().sum()
+    (cut,) = [cut for graph in trace.report.graphs for cut in graph.cuts]
+    assert (cut.outside, [one.name for one in cut.left_out]) == (True, ["net.table"])
+    assert trace.report.location(cut.location).text == "rows = self.table.detach().numpy()"
