@@ -16,6 +16,7 @@ from tensormagic.diagnoses import (
     forward_faults,
     gradient_health,
     graph_cuts,
+    loss_inputs,
     losses,
     meanings,
     mismatches,
@@ -133,12 +134,12 @@ RULES: tuple[Rule, ...] = (
     Rule("TM606", "a model in the wrong mode", TraceReport, losses.wrong_mode),
     Rule("TM607", "a step without a backward", TraceReport, steps.without_backward),
     Rule("TM608", "softmax or sigmoid twice, or missing, before the loss", TraceReport,
-         losses.normalised_twice, "observations"),
+         loss_inputs.normalised_twice, "observations"),
     Rule("TM609", "tied weights that came apart", TraceReport, modules.untied_weights),
     Rule("TM609", "tied weights that came apart", WatchReport, modules.untied_weights),
     Rule("TM610", "dropout that eval() does not reach", TraceReport, meanings.unreachable_dropout, "observations"),
-    Rule("TM611", "kl_div of values that are not logarithms", TraceReport, meanings.no_logarithms, "observations"),
-    Rule("TM612", "softmax over the wrong dimension", TraceReport, meanings.softmax_elsewhere, "observations"),
+    Rule("TM611", "kl_div of values that are not logarithms", TraceReport, loss_inputs.no_logarithms, "observations"),
+    Rule("TM612", "softmax over the wrong dimension", TraceReport, loss_inputs.softmax_elsewhere, "observations"),
     Rule("TM613", "a recurrent layer fed batch first", TraceReport, meanings.last_sample, "observations"),
     Rule("TM614", "one module several times in a container", TraceReport, modules.repeated_modules),
     Rule("TM614", "one module several times in a container", WatchReport, modules.repeated_modules),
@@ -154,12 +155,12 @@ RULES: tuple[Rule, ...] = (
     Rule("TM623", "a target network left behind", TraceReport, several_networks.targets_left_behind),
     Rule("TM624", "a frozen parameter that moves", TraceReport, several_networks.frozen_moves, "training.frozen"),
     Rule("TM625", "a step with scaled gradients", TraceReport, steps.scaled_gradients),
-    Rule("TM626", "a target that its loss does not take", TraceReport, meanings.unfit_target, "observations"),
-    Rule("TM627", "a method that is not called", TraceReport, steps.not_called, "cell.lines"),
+    Rule("TM626", "a target that its loss does not take", TraceReport, loss_inputs.unfit_target, "observations"),
+    Rule("TM627", "a method that is not called", TraceReport, meanings.not_called, "cell.lines"),
     Rule("TM701", "draws from an unseeded generator", TraceReport, calls.unseeded_draws, "observations"),
     Rule("TM701", "draws from a generator that the system seeded", RngRunReport, calls.unseeded_run),
     Rule("TM702", "a generator on another device", FailureReport, mismatches.rule_of("TM702"), "mismatch"),
-    Rule("TM703", "random numbers that repeat", TraceReport, steps.same_numbers_again),
+    Rule("TM703", "random numbers that repeat", TraceReport, calls.same_numbers_again),
     Rule("TM703", "random numbers that repeat", RngRunReport, calls.seeded_again),
     Rule("TM704", "workers that draw the same", TraceReport, calls.same_in_every_worker, "observations"),
     Rule("TM801", "operands on different devices", FailureReport, mismatches.rule_of("TM801"), "mismatch"),
@@ -211,7 +212,7 @@ def _of_one_cause(found: list[Finding]) -> list[Finding]:
     ones, nor what comes of a method that is not called; a freed graph that belongs to a weight which is no Parameter
     has that one's cure.
     """
-    caused = {steps.CAUSED[one.subject.rpartition(".")[2]] for one in found if one.code == "TM627"}
+    caused = {meanings.CAUSED[one.subject.rpartition(".")[2]] for one in found if one.code == "TM627"}
     found = [one for one in found if one.code not in caused]
     mixed, scaled = {line_of(one) for one in found if one.code == "TM106"}, any(one.code == "TM625" for one in found)
     found = [one for one in found if one.code != "TM102" or line_of(one) not in mixed]

@@ -1,14 +1,12 @@
-"""TM313, TM314, TM317, TM606, TM608: terms and targets of a loss, what it makes itself, models in the wrong mode."""
+"""TM313, TM314, TM317, TM606: terms and targets of a loss, and models in the wrong mode."""
 
 from __future__ import annotations
 
 import ast
-import math
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
 
 from tensormagic.diagnoses.graph_cuts import call_words, instead_of_cut, is_drawn
 from tensormagic.diagnoses.lines import call_on, names_in, of_model, operand_of, statement_of, text_of
@@ -27,111 +25,7 @@ from tensormagic.reports import (
     UntrainedNorm,
 )
 from tensormagic.reports.base import Scalar
-from tensormagic.words import binding, capitalised, count, plural
-
-# TM608: losses that are given what they make themselves.
-
-
-class _Clash(NamedTuple):
-    """What is wrong where a loss meets something normalised: ``{x}`` is the operand, ``{made}`` what made it."""
-
-    severity: Severity
-    says: str
-    remedy: str
-
-
-_RAW = "Pass the raw scores (logits) of the last layer: leave out the {made} in training."
-_CROSS_ENTROPY = _Clash(
-    "warning",
-    "cross_entropy applies softmax itself, and {x} is already the result of {made}: all scores are between 0 "
-    "and 1{floor}",
-    _RAW,
-)
-_BINARY = _Clash(
-    "warning",
-    "binary_cross_entropy_with_logits applies sigmoid itself, and {x} is already the result of {made}: every "
-    "probability is {range}",
-    _RAW + " `BCELoss` is the loss that takes probabilities.",
-)
-_SAME = _Clash(
-    "note",
-    "cross_entropy applies log_softmax itself, and {x} is already the result of log_softmax: the result is right, but "
-    "computed twice",
-    "Leave out the log_softmax, or use `nn.NLLLoss`, which takes log-probabilities.",
-)
-_LIKELIHOOD = _Clash(
-    "warning",
-    "nll_loss takes log-probabilities, and {x} is the result of {made}: the loss is minus a probability, without a "
-    "logarithm",
-    "Use `log_softmax` in place of softmax, or `cross_entropy` on the scores.",
-)
-_RAW_LIKELIHOOD = _Clash(
-    "warning",
-    "nll_loss takes log-probabilities, and {x} is what a layer made, without log_softmax: the loss has no lower bound",
-    "Use `cross_entropy`, which applies log_softmax itself.",
-)
-_ALIGNMENT = _Clash(
-    "warning",
-    "ctc_loss takes log-probabilities, and {x} is the result of {made}",
-    "Use `log_softmax` in place of {made}.",
-)
-_RAW_ALIGNMENT = _Clash(
-    "warning",
-    "ctc_loss takes log-probabilities, and {x} is what a layer made, without log_softmax: the loss has no lower bound",
-    "Normalise over the classes first: `{it}.log_softmax(-1)`",
-)
-_TWICE = _Clash(
-    "warning",
-    "binary_cross_entropy is given {x}, to which {made} and then sigmoid were applied: every probability is {range}",
-    "Apply one of them: `torch.sigmoid` either in the model or before the loss.",
-)
-
-_CLASHES: dict[tuple[str, str], _Clash] = {
-    **{("cross_entropy", made): _CROSS_ENTROPY for made in ("softmax", "sigmoid")},
-    ("cross_entropy", "log_softmax"): _SAME,
-    **{
-        ("binary_cross_entropy_with_logits", made): _BINARY
-        for made in ("softmax", "sigmoid", "log_softmax", "logsigmoid")
-    },
-    **{("nll_loss", made): _LIKELIHOOD for made in ("softmax", "sigmoid")},
-    ("nll_loss", "layer"): _RAW_LIKELIHOOD,
-    **{("ctc_loss", made): _ALIGNMENT for made in ("softmax", "sigmoid", "logsigmoid")},
-    ("ctc_loss", "layer"): _RAW_ALIGNMENT,
-    **{("binary_cross_entropy", made): _TWICE for made in ("softmax", "sigmoid")},
-}
-
-
-def normalised_twice(report: TraceReport) -> Iterator[Finding]:
-    """TM608: softmax or sigmoid, and then a loss that applies it itself; or neither where a loss expects it."""
-    for one in observed(report, "normalised"):
-        clash = _CLASHES.get((one.op, one.detail))
-        if clash is None or not one.operands:
-            continue
-        here, name = report.location(one.location), one.operands[0].name or "its input"
-        side = "above" if one.detail in {"softmax", "sigmoid"} else "below"
-        made = "made here" if one.detail == "layer" else f"{one.detail} applied here"
-        it = binding(one.operands[0].name or "scores")
-        words = {"x": name, "it": it, "made": one.detail, "floor": _floor(one), "range": f"{side} 0.5"}
-        yield Finding(
-            code="TM608",
-            severity=clash.severity,
-            message=clash.says.format(**words) + ".",
-            location=here,
-            evidence={"loss": one.op, "made by": one.detail, "calls": one.calls},
-            remedy=clash.remedy.format(**words),
-            subject=one.operands[0].name,
-            related=related_lines((made, report.location(one.made)), besides=here),
-        )
-
-
-def _floor(one: Observation) -> str:
-    """Return below what the loss cannot fall: the best of scores from 0 to 1 are 1 for one class, 0 for the rest."""
-    classes = (0, *one.operands[0].shape[:2])[-1]
-    if classes < 2:
-        return ""
-    least = math.log1p((classes - 1) / math.e)
-    return f", so that the loss cannot fall below {least:.3g} with {plural(classes, 'class', 'classes')}"
-
+from tensormagic.words import capitalised, count, plural
 
 # TM606: a model is trained in the mode that is meant for evaluation, or evaluated in that meant for training.
 

@@ -1,4 +1,4 @@
-"""TM106, TM107, TM206, TM302, TM307, TM311, TM610 to TM613, TM626, TM806: what torch accepts, and means otherwise."""
+"""TM106, TM107, TM206, TM302, TM307, TM311, TM610, TM613, TM627, TM806: what torch accepts, and means otherwise."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from tensormagic.diagnoses.lines import (
     call_on,
     described_write,
     is_code,
+    parsed,
     shortened_code,
     spliced,
     statement_of,
@@ -23,28 +24,11 @@ from tensormagic.diagnoses.lines import (
     update_by_hand,
 )
 from tensormagic.diagnoses.paths import RESHAPING, neighbours
-from tensormagic.diagnoses.rule import every_call, grouped, observed, related_lines
-from tensormagic.reports import Finding, Node, Observation, Severity, TraceReport
+from tensormagic.diagnoses.rule import about_calls, every_call, grouped, observed, related_lines
+from tensormagic.reports import Finding, Location, Node, Observation, Severity, TraceReport
 from tensormagic.reports.base import Scalar
 from tensormagic.reports.failure import GradientRead, ModifiedSavedTensor, OverwrittenGradient
 from tensormagic.words import binding, count, listed, plural, tuple_text
-
-
-def _finding(  # noqa: PLR0913, PLR0917  (a finding about what was observed, by what differs)
-    report: TraceReport, code: str, one: Observation, severity: Severity, message: str, remedy: str, made: str = ""
-) -> Finding:
-    """Return the finding about calls of one line; what is said of the line that ``made`` their operand, where it is."""
-    here, before = report.location(one.location), report.location(one.made)
-    return Finding(
-        code=code,
-        severity=severity,
-        message=message,
-        location=here,
-        evidence={"calls": one.calls, "looked at": one.looked, "seen": one.seen},
-        remedy=remedy,
-        subject=one.operands[0].name if one.operands else one.op,
-        related=related_lines((made, before if made else None), besides=here),
-    )
 
 
 def regrouped(report: TraceReport) -> Iterator[Finding]:
@@ -64,7 +48,7 @@ def regrouped(report: TraceReport) -> Iterator[Finding]:
             "order and does not swap dimensions, so rows of the result mix elements of several."
         )
         remedy = f"To {aim}: {_swap(name, old, new, one.detail)}"
-        yield _finding(report, "TM106", one, "warning" if sure else "note", message, remedy)
+        yield about_calls(report, "TM106", one, "warning" if sure else "note", message, remedy)
 
 
 def _swap(name: str, old: tuple[int, ...], new: tuple[int, ...], detail: str) -> str:
@@ -122,7 +106,7 @@ def lost_sums(report: TraceReport) -> Iterator[Finding]:
         severity: Severity = "warning" if how == "sure" else "note"
         aim = {"sure": "Add them all", "counts": "To count each of them"}.get(how, "If all of them should count")
         remedy = f"{aim}: `{_all_added(found, one)}`"
-        yield replace(_finding(report, "TM107", one, severity, message, remedy), subject=x)
+        yield replace(about_calls(report, "TM107", one, severity, message, remedy), subject=x)
 
 
 def _parts(index: ast.expr) -> list[ast.expr]:
@@ -163,7 +147,7 @@ def stored_views(report: TraceReport) -> Iterator[Finding]:
             "written last."
         )
         remedy = f"Store copies: {_copied(report, one, numpy=numpy)}"
-        yield _finding(report, "TM206", one, "note" if numpy else "warning", message, remedy)
+        yield about_calls(report, "TM206", one, "note" if numpy else "warning", message, remedy)
 
 
 def _copied(report: TraceReport, one: Observation, *, numpy: bool) -> str:
@@ -199,70 +183,9 @@ def unreachable_dropout(report: TraceReport) -> Iterator[Finding]:
             remedy = f"Make it in `__init__`: `self.{one.op} = {as_made}`"
         if one.kind == "dropout in eval":
             says = f"{plural(one.seen, 'call')} in eval mode still dropped elements: {why}."
-            yield _finding(report, "TM610", one, "warning", says, remedy)
+            yield about_calls(report, "TM610", one, "warning", says, remedy)
         else:
-            yield _finding(report, "TM610", one, "note", f"{why}; nothing was evaluated in this run.", remedy)
-
-
-def no_logarithms(report: TraceReport) -> Iterator[Finding]:
-    """TM611: `kl_div` was given probabilities or scores where it takes logarithms, or logarithms as its target."""
-    for one in observed(report, "no logarithms"):
-        first, second = (operand.name for operand in one.operands)
-        if one.detail == "target":
-            says = f"kl_div takes probabilities as its target, and {second or 'its target'} has values below 0"
-            call = f"F.kl_div({first or 'log_p'}, {second or 'log_q'}, log_target=True)"
-            remedy = f"If {second or 'its target'} holds logarithms: `{call}`"
-        else:
-            what = "probabilities" if one.detail == "probabilities" else "values above 0"
-            says = f"kl_div takes logarithms of probabilities, and {first or 'its input'} holds {what}"
-            remedy = f"Pass logarithms: `F.log_softmax({first or 'scores'}, dim=-1)`"
-            if one.detail == "probabilities" and first:
-                remedy = f"Pass logarithms: `F.log_softmax(…)` in place of softmax, or `{binding(first)}.log()`"
-        says += ": the result is not a divergence."
-        yield _finding(report, "TM611", one, "warning", says, remedy, "made here")
-
-
-def softmax_elsewhere(report: TraceReport) -> Iterator[Finding]:
-    """TM612: a softmax whose dimension is not that over which the next call sums, or from which it picks.
-
-    Proven where a likelihood picks classes from it and where it weighs the samples of a batch against each other;
-    else a note: slots and capsules compete on purpose.
-    """
-    proven = {
-        one.made for one in observed(report, "normalised over") if not one.detail.startswith(("samples", "alone"))
-    }
-    for one in observed(report, "normalised over"):
-        if not (one.detail.startswith("samples") and one.location in proven):
-            found = _finding(report, "TM612", one, *_softmax(one), "softmax applied here")
-            if found.related and found.location is not None:  # the line to mend comes first
-                read = related_lines(("and read here", found.location))
-                found = replace(found, location=found.related[0].location, related=read)
-            yield found
-
-
-def _softmax(one: Observation) -> tuple[Severity, str, str]:
-    kind, dim, *rest = one.detail.split()
-    name = one.operands[0].name or "its input"
-    if kind == "alone":
-        says = f"{one.op} goes over dimension {dim} of {name}, of shape {tuple_text(one.operands[0].shape)}"
-        without = "the loss is 0" if one.op == "cross_entropy" else "the result is 1"
-        says += f": with one score to choose from, {without} everywhere, and no gradient goes back."
-        for_one = "For yes or no by one score: `F.binary_cross_entropy_with_logits(scores, targets)`"
-        if one.op != "cross_entropy":
-            for_one += "; for weights over places: normalise the dimension that is summed"
-        return "warning", says, for_one
-    if kind == "classes":
-        says = f"{one.op} picks classes from dimension 1 of {name}, and its softmax went over dimension {dim}"
-        return "warning", f"{says}: samples compete with each other for each class.", "Over the classes: `dim=1`"
-    if kind == "samples":
-        shape = one.operands[0].shape
-        says = f"{one.op} goes over dimension {dim} of {name}, of shape {tuple_text(shape)}"
-        rows = f"each column sums to 1 over {count(shape[int(dim)])} rows"
-        return "note", f"{says}: {rows}.", "If rows are samples, normalise each of them: `dim=1`"
-    says = f"{name} sums to 1 over dimension {dim}, and {one.op} sums over dimension {rest[0]}: " + (
-        "samples of the batch compete with each other" if kind == "batch" else "the sums are not weighted averages"
-    )
-    return "warning" if kind == "batch" else "note", f"{says}.", "Normalise what is summed: `softmax(dim=-1)`"
+            yield about_calls(report, "TM610", one, "note", f"{why}; nothing was evaluated in this run.", remedy)
 
 
 def last_sample(report: TraceReport) -> Iterator[Finding]:
@@ -283,7 +206,7 @@ def last_sample(report: TraceReport) -> Iterator[Finding]:
                 "If the input is (batch, places, features): `nn.TransformerEncoderLayer(…, batch_first=True)`, or "
                 "`nn.MultiheadAttention(…, batch_first=True)`"
             )
-            yield _finding(report, "TM613", one, "note", message, remedy)
+            yield about_calls(report, "TM613", one, "note", message, remedy)
         else:
             message = (
                 f"{name}[:, -1] takes the last of {count(shape[1])} samples, for all {count(shape[0])} time steps: the "
@@ -293,64 +216,7 @@ def last_sample(report: TraceReport) -> Iterator[Finding]:
                 f"For input of (batch, time, features): `{one.detail or 'nn.LSTM'}(…, batch_first=True)`; for (time, "
                 f"batch, features), take `{binding(name) if name != 'the output' else 'output'}[-1]`"
             )
-            yield _finding(report, "TM613", one, "warning", message, remedy)
-
-
-_LABELS_OF_0 = {
-    "cosine_embedding_loss": "pairs of 0 count nothing",
-    "margin_ranking_loss": "pairs of 0 have the same loss in either order",
-    "soft_margin_loss": "what has 0 has the same loss whatever its score",
-    "hinge_embedding_loss": "what has 0 is drawn together, as what has 1 is",
-}
-_MASK = re.compile(r"mask|valid|weight|keep|pad", re.IGNORECASE)
-
-
-def unfit_target(report: TraceReport) -> Iterator[Finding]:
-    """TM626: labels as another loss has them, values outside what a loss takes, or the prediction as the target.
-
-    Where 0 means that a pair does not count, which only a name tells, nothing is said.
-    """
-    for one in observed(report, "unfit target"):
-        scores, target = one.operands[0].name, one.operands[-1].name
-        it = binding(target or "y")
-        if one.detail == "exchanged":
-            says = f"{scores or 'its input'}, given as scores, has no gradient, and {target or 'its target'} has one"
-            message = f"{one.op} takes scores first and targets second: {says}."
-            remedy = f"Exchange them: `F.{one.op}({target or 'scores'}, {scores or 'targets'})`"
-        elif one.op not in _LABELS_OF_0:
-            message, remedy = _outside(one, it)
-        elif _MASK.search(target):
-            continue
-        else:
-            says = f"takes targets of 1 and \u22121, and {target or 'its target'} has 0 and 1"
-            message = f"{one.op} {says}: {_LABELS_OF_0[one.op]}."
-            wide = f"{it}.float()" if one.operands[-1].dtype in {"uint8", "bool"} else it
-            remedy = f"Turn 0 into \u22121: `2 * {wide} - 1`"
-        yield _finding(report, "TM626", replace(one, operands=one.operands[-1:]), "warning", message, remedy)
-
-
-def _outside(one: Observation, it: str) -> tuple[str, str]:
-    """Return what is said of a target with values outside those that its loss takes, and the remedy."""
-    kind, *values = one.detail.split()
-    written = [value.replace("-", "\u2212") for value in values]
-    has = f"has {listed(written)}" if kind == "values" else f"goes from {written[0]} to {written[1]}"
-    says = f"and {one.operands[-1].name or 'its target'} {has}"
-    if one.op == "poisson_nll_loss":
-        remedy = "For values that are no counts: `F.gaussian_nll_loss` or `F.mse_loss`"
-        return f"poisson_nll_loss takes counts, {says}: below 0, the best rate is 0 for all.", remedy
-    message = f"{one.op} takes targets from 0 to 1, {says}: beyond these, the loss has no lower bound."
-    if one.op == "binary_cross_entropy":
-        message = message.replace("the loss has no lower bound", "a probability of 0 or 1 is best")
-    beyond = [value for value in values if not 0 <= float(value) <= 1]
-    if values == ["-1", "1"]:
-        return message, f"Turn \u22121 into 0: `({it} + 1) / 2`"
-    if values == ["0", "255"]:
-        return message, f"If 255 stands for 1: `{it} / 255`"
-    if kind == "values" and len(beyond) == 1:
-        x, sign = binding(one.operands[0].name or "scores"), beyond[0].replace("-", "\u2212")
-        kept = f"`keep = {it} != {beyond[0]}`, `F.{one.op}({x}[keep], {it}[keep])`"
-        return message, f"If {sign} marks what does not count, leave it out: {kept}"
-    return message, "For values of any size: `F.mse_loss`; for class numbers: `F.cross_entropy`"
+            yield about_calls(report, "TM613", one, "warning", message, remedy)
 
 
 def wrapped(report: TraceReport) -> Iterator[Finding]:
@@ -366,7 +232,7 @@ def wrapped(report: TraceReport) -> Iterator[Finding]:
             f"to {high}, and uint8 holds 0 to 255."
         )
         remedy = f"Convert first: `{binding(names[0]) if names else 'x'}.float()`"
-        yield _finding(report, "TM806", one, "warning", message, remedy)
+        yield about_calls(report, "TM806", one, "warning", message, remedy)
 
 
 # TM302, TM307: what autograd lets pass although it is wrong: writes it cannot see, and gradients that nobody keeps.
@@ -512,3 +378,43 @@ def _given_the_same(report: TraceReport, one: OverwrittenGradient) -> list[Node]
             return others
         at = senders[0]
     return []
+
+
+_EFFECTS = {  # of a method that takes no argument: what does not happen where it is not called
+    "backward": "no gradient is computed",
+    "eval": "the mode does not change",
+    "step": "nothing is updated",
+    "train": "the mode does not change",
+    "zero_grad": "no gradient is zeroed",
+}
+CAUSED = {"backward": "TM607", "eval": "TM606", "step": "TM622", "train": "TM606", "zero_grad": "TM309"}
+"""What else is found where such a method is not called."""
+
+
+def not_called(report: TraceReport) -> Iterator[Finding]:
+    """TM627: a statement that is the name of a method, in code that has run; the value of a cell is shown on purpose.
+
+    Of a file, code that has run is known by a line of the same function that the report points to.
+    """
+    first, *others = report.cell.lines or ("",)
+    tree = parsed("\n".join(["" if first.startswith("%") else first, *others]))
+    if tree is None:
+        return
+    in_file = {one.line for one in report.locations if one.filename == report.cell.filename}
+    scopes = [each for each in ast.walk(tree) if isinstance(each, ast.FunctionDef)]
+    for node in ast.walk(tree):
+        match node:
+            case ast.Expr(value=ast.Attribute(attr=name)) if name in _EFFECTS and node is not tree.body[-1]:
+                inside = [each for each in scopes if each.lineno <= node.lineno <= (each.end_lineno or 0)]
+                scope = max(inside, key=lambda each: each.lineno, default=None)
+                if scope is None or any(scope.lineno < line <= (scope.end_lineno or 0) for line in in_file):
+                    code, line = ast.unparse(node.value), report.cell.lines[node.lineno - 1].strip()
+                    function = scope.name if scope is not None else ""
+                    yield Finding(
+                        code="TM627",
+                        severity="warning",
+                        message=f"`{code}` names the method without calling it, so {_EFFECTS[name]}.",
+                        location=Location(report.cell.filename, node.lineno, line, report.cell.count, function),
+                        remedy=f"`{code}()`",
+                        subject=code,
+                    )

@@ -22,6 +22,7 @@ from tensormagic.reports import (
     ParameterSeries,
     RelatedLine,
     Report,
+    Severity,
     TraceReport,
     Training,
 )
@@ -314,3 +315,20 @@ def grouped(items: Iterable[_Item], key: Callable[[_Item], _Key]) -> dict[_Key, 
 def related_lines(*described: tuple[str, Location | None], besides: Location | None = None) -> tuple[RelatedLine, ...]:
     """Return the lines that are known, with what is said of each; without the one that stands ``besides`` them."""
     return tuple(RelatedLine(what, place) for what, place in described if place is not None and place != besides)
+
+
+def about_calls(  # noqa: PLR0913, PLR0917  (a finding about what was observed, by what differs)
+    report: TraceReport, code: str, one: Observation, severity: Severity, message: str, remedy: str, made: str = ""
+) -> Finding:
+    """Return the finding about calls of one line; what is said of the line that ``made`` their operand, where it is."""
+    here, before = report.location(one.location), report.location(one.made)
+    return Finding(
+        code=code,
+        severity=severity,
+        message=message,
+        location=here,
+        evidence={"calls": one.calls, "looked at": one.looked, "seen": one.seen},
+        remedy=remedy,
+        subject=one.operands[0].name if one.operands else one.op,
+        related=related_lines((made, before if made else None), besides=here),
+    )

@@ -1,4 +1,4 @@
-"""TM309, TM310, TM315, TM607, TM616 to TM619, TM625, TM627, TM703: what an optimizer steps on, and what comes of it.
+"""TM309, TM310, TM315, TM607, TM616 to TM619, TM625: what an optimizer steps on, and what comes of it.
 
 Each is judged from what was seen of every step (see `tensormagic.reports.training`), and said only where it is the
 habit of the loop: once may be meant, or an experiment.
@@ -14,7 +14,6 @@ from tensormagic.diagnoses.lines import (
     NO_GRAD,
     as_code,
     call_on,
-    parsed,
     statement_of,
     text_of,
     update_by_hand,
@@ -36,7 +35,6 @@ from tensormagic.reports import (
     Accumulation,
     Clipping,
     Finding,
-    Location,
     Observation,
     OptimizerUse,
     ParameterSeries,
@@ -459,62 +457,3 @@ def drifting_norms(report: TraceReport) -> Iterator[Finding]:
 
 
 # TM703: random numbers that come again.
-
-FEWEST_STATES = 2  # one may be put back on purpose, around something else that draws
-
-
-def same_numbers_again(report: TraceReport) -> Iterator[Finding]:
-    """TM703: the generator's states come back while one optimizer goes on: a note, for it may be meant."""
-    for use in optimizers_of(report):
-        if use.repeated >= FEWEST_STATES:
-            yield Finding(
-                code="TM703",
-                severity="note",
-                message=f"From step {count(use.repeated_at)} of {use.name} on, torch's random numbers are those from "
-                f"step {count(use.repeated_of)} on again: the generator was seeded again in the training, so dropout, "
-                "noise and shuffling repeat.",
-                location=report.location(use.patterns[0].location) if use.patterns else None,
-                evidence={"states that came back": use.repeated, "steps": use.steps},
-                remedy="Seed once, before the training: `torch.manual_seed(0)` outside the loop.",
-                subject=use.name,
-            )
-
-
-_EFFECTS = {  # of a method that takes no argument: what does not happen where it is not called
-    "backward": "no gradient is computed",
-    "eval": "the mode does not change",
-    "step": "nothing is updated",
-    "train": "the mode does not change",
-    "zero_grad": "no gradient is zeroed",
-}
-CAUSED = {"backward": "TM607", "eval": "TM606", "step": "TM622", "train": "TM606", "zero_grad": "TM309"}
-"""What else is found where such a method is not called."""
-
-
-def not_called(report: TraceReport) -> Iterator[Finding]:
-    """TM627: a statement that is the name of a method, in code that has run; the value of a cell is shown on purpose.
-
-    Of a file, code that has run is known by a line of the same function that the report points to.
-    """
-    first, *others = report.cell.lines or ("",)
-    tree = parsed("\n".join(["" if first.startswith("%") else first, *others]))
-    if tree is None:
-        return
-    in_file = {one.line for one in report.locations if one.filename == report.cell.filename}
-    scopes = [each for each in ast.walk(tree) if isinstance(each, ast.FunctionDef)]
-    for node in ast.walk(tree):
-        match node:
-            case ast.Expr(value=ast.Attribute(attr=name)) if name in _EFFECTS and node is not tree.body[-1]:
-                inside = [each for each in scopes if each.lineno <= node.lineno <= (each.end_lineno or 0)]
-                scope = max(inside, key=lambda each: each.lineno, default=None)
-                if scope is None or any(scope.lineno < line <= (scope.end_lineno or 0) for line in in_file):
-                    code, line = ast.unparse(node.value), report.cell.lines[node.lineno - 1].strip()
-                    function = scope.name if scope is not None else ""
-                    yield Finding(
-                        code="TM627",
-                        severity="warning",
-                        message=f"`{code}` names the method without calling it, so {_EFFECTS[name]}.",
-                        location=Location(report.cell.filename, node.lineno, line, report.cell.count, function),
-                        remedy=f"`{code}()`",
-                        subject=code,
-                    )

@@ -6,7 +6,8 @@ import dataclasses
 
 import pytest
 
-from tensormagic.diagnoses.losses import normalised_twice, terms_without_gradient, undetached
+from tensormagic.diagnoses.loss_inputs import normalised_twice
+from tensormagic.diagnoses.losses import terms_without_gradient, undetached
 from tensormagic.reports import Cut, Edge, Graph, LeftOut, Node
 from tests.diagnoses.samples_calls import LINE, MADE, seen, tensor
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tensormagic.diagnoses import meanings
+from tensormagic.diagnoses import loss_inputs, meanings
 from tests.diagnoses.samples_calls import LINE, MADE, seen, tensor
 
 
@@ -80,7 +80,9 @@ def test_dropout_in_eval_mode_is_told_once():
 )  # fmt: skip
 def test_a_divergence_without_logarithms(detail, says, advice):
     """The operand that is wrong is named, and what it should be."""
-    found = one(meanings.no_logarithms, "no logarithms", "kl_div", operands=(tensor("p"), tensor("q")), detail=detail)
+    found = one(
+        loss_inputs.no_logarithms, "no logarithms", "kl_div", operands=(tensor("p"), tensor("q")), detail=detail
+    )
     assert found.code == "TM611"
     assert says in found.message
     assert advice in found.remedy
@@ -92,7 +94,7 @@ def test_a_divergence_without_logarithms(detail, says, advice):
 )
 def test_softmax_over_another_dimension(detail, severity):
     """What competes on purpose is a note; the line of the softmax is the one to mend."""
-    found = one(meanings.softmax_elsewhere, "normalised over", "matmul", operands=(tensor("w", (8, 3, 3)),),
+    found = one(loss_inputs.softmax_elsewhere, "normalised over", "matmul", operands=(tensor("w", (8, 3, 3)),),
                 detail=detail, made=1)  # fmt: skip
     assert (found.code, found.severity, found.location) == ("TM612", severity, MADE)
     assert [line.location for line in found.related] == [LINE]
@@ -130,7 +132,7 @@ def test_bytes_that_wrapped():
 )  # fmt: skip
 def test_a_target_that_its_loss_does_not_take(op, detail, says, advice):
     """Which values there are, what the loss takes, and the code with the user's names."""
-    found = one(meanings.unfit_target, "unfit target", op, operands=(tensor("out"), tensor("y")), detail=detail)
+    found = one(loss_inputs.unfit_target, "unfit target", op, operands=(tensor("out"), tensor("y")), detail=detail)
     assert (found.code, found.severity, found.subject) == ("TM626", "warning", "y")
     assert says in found.message
     assert advice in found.remedy
@@ -140,7 +142,7 @@ def test_a_target_that_its_loss_does_not_take(op, detail, says, advice):
 def test_labels_without_a_sign_become_floats_first(name, code):
     """Twice a uint8 less 1 wraps around."""
     operands = tensor("out"), tensor("other"), tensor(name, dtype="uint8")
-    found = one(meanings.unfit_target, "unfit target", "margin_ranking_loss", operands=operands, detail="values 0 1")
+    found = one(loss_inputs.unfit_target, "unfit target", "margin_ranking_loss", operands=operands, detail="values 0 1")
     assert f"`{code}`" in found.remedy
 
 
@@ -148,12 +150,12 @@ def test_a_mask_of_pairs_is_left_alone():
     """There 0 says what does not count."""
     operands = tensor("a"), tensor("b"), tensor("pair_mask")
     report = seen("unfit target", "cosine_embedding_loss", operands=operands, detail="values 0 1")
-    assert list(meanings.unfit_target(report)) == []
+    assert list(loss_inputs.unfit_target(report)) == []
 
 
 def test_a_target_without_a_name_has_a_sentence_too():
     """Before 3.11, Python does not say which part of a line is running."""
-    found = one(meanings.unfit_target, "unfit target", "cross_entropy", operands=(tensor(""), tensor("")),
+    found = one(loss_inputs.unfit_target, "unfit target", "cross_entropy", operands=(tensor(""), tensor("")),
                 detail="exchanged")  # fmt: skip
     assert "its input, given as scores, has no gradient, and its target has one" in found.message
     assert found.remedy == "Exchange them: `F.cross_entropy(scores, targets)`"
