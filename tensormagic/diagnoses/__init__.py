@@ -109,7 +109,6 @@ RULES: tuple[Rule, ...] = (
     Rule("TM403", "a vanishing gradient", TraceReport, gradient_health.vanishing),
     Rule("TM404", "an exploding gradient", TraceReport, gradient_health.exploding),
     Rule("TM405", "a gradient that is exactly zero", TraceReport, zero_gradients.gradient_exactly_zero),
-    Rule("TM405", "a gradient that is exactly zero", TraceReport, zero_gradients.normalised_alone, "observations"),
     Rule("TM406", "NaN from the branch that `where` hides", TraceReport, singular.nan_from_what_was_not_taken),
     Rule("TM407", "half-precision underflow or overflow", TraceReport, not_finite.narrow_gradients),
     Rule("TM408", "units that stay the same", TraceReport, several_networks.alike_units, "training.alike"),

@@ -121,7 +121,8 @@ class _Silent:
 
 
 def gradient_exactly_zero(report: TraceReport) -> Iterator[Finding]:
-    """TM405: the gradient of whole layers is exactly zero, although a path leads there."""
+    """TM405: the gradient of whole layers is exactly zero, although a path leads there; norms of single values."""
+    yield from _normalised_alone(report)
     found = (_silent(report, series) for series in report.parameters)
     silent = {one.series.name: one for one in found if one is not None}
     if not silent:
@@ -397,8 +398,8 @@ def _finding(report: TraceReport, where: tuple[int, int], dead: _Dead, first: _S
     )  # fmt: skip
 
 
-def normalised_alone(report: TraceReport) -> Iterator[Finding]:
-    """TM405: a normalisation of single values, whose slope is zero; what is measured of it is rounding."""
+def _normalised_alone(report: TraceReport) -> Iterator[Finding]:
+    """Yield what normalises single values: its slope is zero, and what is measured of it is rounding."""
     told: set[str] = set()  # modules that other lines have called too
     for one in observed(report, "normalised alone"):
         if every_call(one) and one.module not in told:
