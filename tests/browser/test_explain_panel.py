@@ -8,8 +8,10 @@ from dataclasses import replace
 from urllib.parse import unquote
 
 import pytest
+import torch
 from playwright.sync_api import Page, expect
 
+import tensormagic as tm
 from tensormagic.views.panels import trace as trace_html
 from tests.support.lab import LabNotebook
 from tests.views import samples_trace
@@ -48,9 +50,29 @@ def test_a_failing_cell_shows_the_explanation_below_its_traceback(notebook: Call
     assert "prefers-color-scheme:dark" in unquote(image.get_attribute("src").partition(",")[2])
 
 
+COVERED = """() => {
+  const words = document.querySelector(".crash text").getBoundingClientRect();
+  return [...document.querySelectorAll(".canvas :is(.plate,.tag)")].filter((one) => {
+    const { left, right, top, bottom } = one.getBoundingClientRect();
+    return left < words.right && right > words.left && top < words.bottom && bottom > words.top;
+  }).length;
+}"""
+
+
+def test_where_torch_refused_a_call_no_parameter_is_covered(static_page: Callable[..., Page]) -> None:
+    """The box before it has its parameters below, where the words had their place."""
+    net = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10))
+    with pytest.raises(RuntimeError), tm.trace(namespace={"net": net}) as trace:
+        torch.nn.functional.mse_loss(net(torch.rand(64, 64)), torch.rand(64))
+    for width in (1400, 900):
+        page = static_page(trace_html.render(trace.report), width=width)
+        expect(page.locator(".badge .tag")).to_have_count(4)
+        assert page.evaluate(COVERED) == 0
+
+
 @pytest.mark.parametrize("dark", [False, True])
 def test_the_viewer_marks_where_a_backward_failed(static_page: Callable[..., Page], dark: bool) -> None:
-    """A frame round the box and the words below it, inside the drawing."""
+    """A frame round the box and the words at it, inside the drawing."""
     run = replace(samples_trace.one_pass(), state="failed", failure=SAMPLES["backward"])
     page = static_page(trace_html.render(run), dark=dark)
     mark = page.locator(".canvas .crash")

@@ -517,3 +517,19 @@ def test_counts_of_a_line_stay_left_of_its_bar(static_page: OpenPage) -> None:
         return element.nextElementSibling.getBoundingClientRect().left - words.getBoundingClientRect().right;
     }""")
     assert gap >= 2
+
+
+def test_the_map_stands_below_the_details(static_page: OpenPage) -> None:
+    """It covers no box that the details leave free; without them it is where it was."""
+    page = _mounted(static_page, samples_viewer.large_run(200, passes=2), limits=Limits())
+    for _ in range(3):
+        page.locator(".box.folds").first.click()
+    small, drawer = page.locator(".map"), page.locator(".drawer")
+    before = small.bounding_box()
+    page.keyboard.press(" ")
+    expect(drawer).to_be_visible()
+    now, details = small.bounding_box(), drawer.bounding_box()
+    assert now["y"] >= details["y"] + details["height"] > details["y"] + 250
+    assert now["x"] >= details["x"]
+    page.keyboard.press("Escape")
+    assert small.bounding_box() == before

@@ -112,11 +112,11 @@ ABOVE = 20.0  # from the box up to the words: the number of the box is between
 
 @dataclass(frozen=True, slots=True)
 class NodeMark:
-    """A few words at a node, and what they tell of: a finding of that severity, or where the first NaN or Inf began."""
+    """A few words at a node: of a finding of that severity, where the first NaN or Inf began, where the run ended."""
 
     node: int
     words: str
-    kind: Severity | Literal["born"]
+    kind: Severity | Literal["born", "crash"]
 
 
 Placed = tuple[NodeMark, Box, tuple[float, float] | None]  # a mark, its box, and where its words have a place

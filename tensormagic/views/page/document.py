@@ -98,7 +98,6 @@ def trace_document(
         "strings": list(builder.strings),
         "saved": list(map(list, builder.saved)),
         "notes": [*builder.cuts, *(f"{gap.section}: {gap.reason}" for gap in report.gaps)],
-        "crash": None if crash is None else [crash.graph, crash.node, crash.words],
     }
 
 
@@ -154,7 +153,9 @@ class _Builder:
         )
         self._cut(len(frames), len(graph.frames), f"kept passes of graph {graph.number} are shown node by node")
         drawing = self.draw(graph, max_boxes=self.limits.boxes)
-        shown = [*marks.born_marks(drawing, graph, None), *marks.marks_of(self.report, graph)]
+        crash = self.crash if self.crash is not None and self.crash.graph == place else None
+        ended = [marks.NodeMark(crash.node, crash.words, "crash")] if crash is not None else []
+        shown = [*ended, *marks.born_marks(drawing, graph, None), *marks.marks_of(self.report, graph)]
         placed = marks.placed_marks(drawing, shown)
         places = {node: place for mark, box, place in placed if place and mark.kind == "born" for node in box.nodes}
         counts = [node.statistics.count if node.statistics else 0 for node in graph.nodes]
@@ -167,9 +168,8 @@ class _Builder:
                 row["values"] = [[*map(value_text, values.made)], [*map(gradient_text, values.gradients)], wires]
             row["said"] = said.get(row["pass"], f"pass {row['pass']}")
         described, edges = {row["pass"] for row in rows if "measures" in row}, columns.edge_columns(graph.edges)
-        passes = plural(graph.passes_seen, "pass", "passes")
-        if self.crash is not None and self.crash.graph == place and not graph.passes_seen:
-            passes = "up to the refused call"
+        refused = crash is not None and not graph.passes_seen
+        passes = "up to the refused call" if refused else plural(graph.passes_seen, "pass", "passes")
         return {
             "number": graph.number,
             # by which the viewer knows a graph again: the same where its nodes and edges are the same
@@ -186,7 +186,8 @@ class _Builder:
             "shared_edges": list(graph.shared_edges),
             "first_nonfinite": [_nonfinite(one, places) for one in graph.first_nonfinite],
             "forward_mark": _nonfinite(mark, places) if (mark := marks.forward_mark(graph)) is not None else None,
-            "marks": [[one.node, one.words, one.kind, list(at or ())] for one, _, at in placed if one.kind != "born"],
+            "marks": [_mark(one, at) for one, _, at in placed if one.kind not in {"born", "crash"}],
+            "crash": next((_mark(one, at) for one, _, at in placed if one.kind == "crash"), None),
             "drawing": _drawing(drawing),
             "ends": ends_document(self.report, graph, drawing),
             "parts": columns.part_columns(drawing, self.strings),
@@ -230,6 +231,10 @@ class _Builder:
     def _cut(self, kept: int, total: int, what: str) -> None:
         if kept < total:
             self.cuts.append(f"{kept} of {total} {what}")
+
+
+def _mark(mark: marks.NodeMark, place: tuple[float, float] | None) -> list[Any]:
+    return [mark.node, mark.words, mark.kind, list(place or ())]
 
 
 def _nonfinite(nonfinite: FirstNonfinite, places: Mapping[int, tuple[float, float]]) -> dict[str, Any]:

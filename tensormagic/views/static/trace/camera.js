@@ -50,8 +50,8 @@ export class Camera {
   /** What has to be seen, the words above the boxes included. */
   extent() {
     const { width, height } = this.graph.size,
-      { marks, nonfinite, forwardMark, opened } = this.graph,
-      places = [...marks.map((mark) => mark[3]), ...[...nonfinite, forwardMark].filter(Boolean).map(({ place }) => place)],
+      { marks, nonfinite, forwardMark, crash, opened } = this.graph,
+      places = [...[...marks, crash ?? []].map((mark) => mark[3]), ...[...nonfinite, forwardMark].filter(Boolean).map(({ place }) => place)],
       words = places.map((place) => (place?.length && !opened.length ? place[1] : -20)), // their baselines (marks.py)
       top = Math.max(20, 14 - Math.min(...words, 0)),
       low = Math.max(0, Math.max(...words, 0) + 4 - height);
@@ -191,8 +191,8 @@ export class Camera {
       { k, x } = this.view,
       wide = at === this.born ? Math.max(box.w, BORN) : box.w,
       over = (box.x + wide) * k + x - (this.clear().width - 12);
-    if (!this.aside || over <= 0) return;
-    this.stand({ ...this.view, x: Math.max(x - over, Math.min(x, 12 - box.x * k)) });
+    if (!this.aside || over <= 0) this.show();
+    else this.stand({ ...this.view, x: Math.max(x - over, Math.min(x, 12 - box.x * k)) });
   }
 
   /** The part of the room that nothing lies over. */
@@ -206,7 +206,7 @@ export class Camera {
       { width: W, height: H } = this.clear(),
       { k } = this.view;
     if (height * k > H) this.view.y = clamp(this.view.y, H - 8 - (height - top) * k, top * k + 4);
-    const right = W - (height * k > H ? mapSize(this.graph.size, H).w + 12 : 0) - 8;
+    const right = W - (height * k > H && !this.aside ? mapSize(this.graph.size, H).w + 12 : 0) - 8;
     if (width * k > W) this.view.x = clamp(this.view.x, right - width * k, 8);
   }
 }

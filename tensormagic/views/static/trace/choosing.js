@@ -91,6 +91,7 @@ export function close(panel) {
   panel.remember();
   panel.source.mark(undefined);
   if (panel.graphView.graph) panel.graphView.select(-1);
+  panel.graphView.show();
   if (box !== undefined && panel.root.contains(document.activeElement))
     panel.graphView.marks[box]?.element.focus({ preventScroll: true });
 }

@@ -11,6 +11,7 @@ const ALWAYS = 300; // so many boxes are elements wherever they lie; of more onl
 const TINY = 0.32; // below that not even these: many boxes are specks then
 const LINES_SEEN = 0.12; // below that zoom no lines are drawn between them
 const SPECK = 1.5; // pixels, at least, that a box has there
+const LEAST_ASIDE = 320; // pixels of the view, the map's own beside them, that the details leave it room in
 const STEPS = 4; // in which zoom doubles: within one, what is drawn only grows
 
 /** The picture of one graph: built once, then recoloured. */
@@ -273,9 +274,10 @@ export class GraphView extends Camera {
       { k, x, y } = this.view,
       { width: W, height: H } = this.room;
     const whole = x >= -1 && y >= -1 && x + width * k <= W + 1 && y + height * k <= H + 1;
-    this.map.hidden = whole || H < 140;
-    if (this.map.hidden) return;
     const { scale, w, h } = mapSize(this.graph.size, H);
+    this.map.hidden = whole || H < (this.aside ? h + LEAST_ASIDE : 140);
+    this.element.parentElement?.style.setProperty("--map", `${this.map.hidden ? 0 : h + 10}px`);
+    if (this.map.hidden) return;
     if (this.lens && this.mapScale !== scale) return this.paintMap(); // it was made for another room
     const [left, top] = [Math.max((-x / k) * scale, 0), Math.max((-y / k) * scale, 0)];
     const wide = Math.max(Math.min(((W - x) / k) * scale, w) - left, 3),

@@ -256,24 +256,22 @@ function outline({ x, y, w, h }) {
 
 const CRASH_LETTER = 6.1; // how wide a letter of the words is, about
 
-export const CRASH_BELOW = 15; // from the lowest line of the box down to the words: above it stand numbers
-
 /** graph: the boxes that are shown now */
 export function crashMarks(graph) {
-  const { crash, boxes, boxOf, size } = graph,
-    box = crash && boxes[boxOf.get(crash.node)];
-  if (!box) return [];
-  const wide = CRASH_LETTER * crash.words.length + 14,
-    x = Math.max(Math.min(box.x + (box.w - wide) / 2, size.width - wide), 0),
-    y = box.y + box.h + CRASH_BELOW;
+  if (!graph.crash) return [];
+  const [node, words, , place] = graph.crash,
+    box = graph.boxes[graph.boxOf.get(node)],
+    half = (CRASH_LETTER * words.length + 14) / 2,
+    [middle, y] = wordPlace(graph, box, half, place),
+    x = middle - half;
   return [
     svg(
       "g",
       { class: "crash" },
-      svg("title", {}, crash.words),
+      svg("title", {}, words),
       svg("rect", { x: box.x - 2, y: box.y - 2, width: box.w + 4, height: HEAD + 4, rx: 5 }),
       svg("path", { d: `M${x} ${y - 8}l8 8m0-8l-8 8` }),
-      svg("text", { x: x + 14, y }, crash.words),
+      svg("text", { x: x + 14, y }, words),
     ),
   ];
 }

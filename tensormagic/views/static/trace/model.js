@@ -1,7 +1,6 @@
 /** A trace document, decoded: columns turned back into what the views ask for. Everywhere in the viewer a graph, a node, a box
  * and an edge are numbers: their places in the lists of the document. */
 
-import { CRASH_BELOW } from "./marks.js";
 import { worded } from "../dom.js";
 import { changed, decoded, stepped } from "./words.js";
 import { placesOf } from "./folds.js";
@@ -11,8 +10,6 @@ export class Model {
   constructor(doc) {
     this.doc = doc;
     this.graphs = doc.graphs.map((graph) => ({ ...decodedGraph(graph), words: doc.words }));
-    const [place, node, words] = doc.crash ?? [-1];
-    if (this.graphs[place]) markCrash(this.graphs[place], node, words);
     this.passNumbers = doc.passes.map((row) => row[0]);
     this.series = doc.parameters.map((parameter) => [...decoded(stepped(parameter.norms))]);
     /** Of one pass those inside it come first. */
@@ -105,7 +102,6 @@ function decodedGraph(graph) {
     boxOf: placesOf(boxes),
     nonfinite: graph.first_nonfinite,
     forwardMark: graph.forward_mark,
-    crash: null,
     size: { width: graph.drawing.width, height: graph.drawing.height },
     opened: [],
     cutWires: graph.ends?.wires ?? [],
@@ -121,13 +117,6 @@ function decodedGraph(graph) {
       parts: decoded(parts[at]),
     })),
   };
-}
-
-/** Note where the run ended, and leave room for its words. */
-function markCrash(graph, node, words) {
-  const box = graph.boxes[graph.boxOf.get(node)];
-  graph.crash = { node, words };
-  if (box) graph.size.height = Math.max(graph.size.height, box.y + box.h + CRASH_BELOW + 6);
 }
 
 /** What decoded graphs that are drawn alike have in common. */
