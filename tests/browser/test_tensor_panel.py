@@ -222,3 +222,17 @@ def test_a_value_is_in_the_middle_of_its_cell(static_page: Callable[..., Page]) 
       const text = range.getBoundingClientRect();
       return Math.abs(text.top + text.height / 2 - top - height / 2); }"""
     assert cell.evaluate(off) < 1.5
+
+
+@pytest.mark.parametrize("width", [1400, 900])
+def test_a_short_strip_and_short_components_are_whole(static_page: Callable[..., Page], width: int) -> None:
+    """Neither a long name at the left of the strip nor a second component takes the room of its cells."""
+    net = torch.nn.Sequential(torch.nn.Linear(4, 4))
+    torch.nn.init.uniform_(net[0].weight, -0.99, -0.11)
+    nested = torch.nested.nested_tensor([torch.rand(3), torch.rand(5)], layout=torch.jagged)
+    for x, name in ((net[0].weight, "net[0].weight"), (nested, "nested")):
+        page = static_page(HEAD + views.render(api.inspect(x, name, namespace={"net": net}), "html"), width=width)
+        cut = page.locator(".tm-tensor :is(.tm-layout,.tm-part,.tm-scroll)").evaluate_all(
+            "all => all.filter(one => one.scrollWidth > one.clientWidth + 1).map(one => one.className)"
+        )
+        assert cut == []

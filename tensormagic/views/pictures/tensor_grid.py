@@ -196,7 +196,10 @@ def strip_html(report: TensorReport, drawn: DrawnLayout) -> str:
         cells = strip_cells(report, drawn, strip, _WIDTH)
         inner = [each for each in cells.rows[0].cells if each.text]
         often = max(len(each.below) for each in cells.rows[0].cells)
-        wide = max(_LEAST_NUMBERED, 8 + 7 * (max(len(each.text) for each in inner) + often)) if inner else _LEAST_CELL
+        wide = max(_LEAST_NUMBERED, 4 + 7 * (max(len(each.text) for each in inner) + often)) if inner else _LEAST_CELL
+        if cells.left + wide * len(strip.cells) > LABELS + _WIDTH:  # the brackets name the rows themselves
+            rows = [replace(row, label="rows", title=row.label) if row.look == "tm-rows" else row for row in cells.rows]
+            cells = replace(cells, rows=rows, left=LABELS)
         labels = round(cells.left)
         least = labels + wide * len(strip.cells)  # narrower, it scrolls
         style = f"width:100%;min-width:{least}px;max-width:{max(labels + int(_CELL_WIDTH) * len(strip.cells), least)}px"
