@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -322,3 +323,20 @@ def test_nothing_is_printed_over_something_else(static_page, tmp_path, size):
             page.keyboard.press("ArrowRight")
             expect(page.locator(".tm-stage > nav span")).to_have_text(f"{number + 1} / {of}")
         assert page.evaluate(OVERLAPS, list(pair)) == []
+
+
+def test_a_long_line_of_source_is_broken(static_page: Callable[..., Page], tmp_path: Path) -> None:
+    """It does not make the type of all others small; names on the map are not much smaller than what stands above."""
+    report = sample("memory run")
+    long = f"total = {' + '.join('loss' for _ in range(20))}"
+    report = replace(report, cell=replace(report.cell, lines=(*report.cell.lines, long)))
+    report.save(path := tmp_path / "run.html", slide=True)
+    page = static_page(path, width=1280)
+    page.set_viewport_size({"width": 1280, "height": 720})
+    page.wait_for_timeout(300)
+    seen = set()
+    for _ in range(position(page)[1]):
+        assert page.evaluate(SMALLEST) >= 15.5
+        seen.update(page.locator(".tm-code .tm-text:visible").all_inner_texts())
+        page.keyboard.press("ArrowRight")
+    assert long in seen
