@@ -196,12 +196,14 @@ def test_message_links_the_place_it_names(static_page: OpenPage) -> None:
 
 
 def test_fix_is_copied(static_page: OpenPage) -> None:
-    """The button copies the line that mends it, and says that it did."""
+    """The button copies the line that mends it, and says that it did, and which line it replaces."""
     page = static_page(trace_html.render(samples_viewer.broken_run()))
     _panel(page)
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    page.get_by_role("button", name="Copy fix").click()
-    expect(page.get_by_role("button", name="Copied")).to_be_visible()
+    button = page.get_by_role("button", name="Copy fix")
+    assert button.get_attribute("title") == "logp = F.log_softmax(net.fc(h), 1)\nreplaces cell 5, line 6"
+    button.click()
+    expect(page.get_by_role("button", name="Copied: replaces cell 5, line 6")).to_be_visible()
     assert page.evaluate("() => navigator.clipboard.readText()") == "logp = F.log_softmax(net.fc(h), 1)"
 
 

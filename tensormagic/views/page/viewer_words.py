@@ -29,7 +29,8 @@ VIEWER_WORDS: dict[str, Any] = {
     "help": "%tensormagic help {code}",
     "copy": "copy",
     "copy_fix": "Copy fix",
-    "copied": "Copied",
+    "fix": "{fix}[\nreplaces {where}]",
+    "copied": "Copied[: replaces {where}]",
     "not_copied": "Cannot copy here",
     # to who hears the page
     "heard_lost": "the kernel is gone",

@@ -221,7 +221,7 @@ export function findingElement(finding, hooks) {
   const { words } = hooks,
     buttons = [];
   if (finding.node) buttons.push(html("button", { type: "button", click: () => hooks.node(finding.node[0], finding.node[1]) }, words.show_node));
-  if (finding.fix) buttons.push(copyButton(finding.fix, words));
+  if (finding.fix) buttons.push(copyButton(finding, words));
   const where = !finding.where
     ? null
     : finding.location === null
@@ -275,12 +275,12 @@ function snippet(code, words) {
   return button;
 }
 
-function copyButton(code, words) {
+function copyButton(finding, words) {
   const click = async () => {
-    say(button, (await copied(button, code)) ? words.copied : words.not_copied);
-    setTimeout(() => say(button, words.copy_fix), 1500);
+    say(button, (await copied(button, finding.fix)) ? worded(words.copied, finding) : words.not_copied);
+    setTimeout(() => say(button, words.copy_fix), 2500);
   };
-  const button = html("button", { type: "button", title: code, click }, words.copy_fix);
+  const button = html("button", { type: "button", title: worded(words.fix, finding), click }, words.copy_fix);
   return button;
 }
 
