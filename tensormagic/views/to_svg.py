@@ -83,7 +83,7 @@ _GAP, _BAR_WIDTH, _STRIP_WIDTH, _CELL_LINES = 18.0, 120.0, 200.0, 4
 _MONO = "ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace"
 _MONO_EM = 0.61  # of the size of its letters
 _BOLD = 1.13  # times as wide
-_BESIDE = 140.0  # where what was found stands, beside its code
+_BESIDE = 154.0  # where what was found stands, beside its code
 _CODE, _MARK = re.compile(r"`([^`]+)`"), "\x00"  # no character that a text could hold and be drawn with
 _TONES = {"error": "error", "warning": "warning", "note": "note", "mark": "ink-2"}
 
