@@ -123,6 +123,10 @@ SAID = {
         (f"{OF_PASS} 3 of 3. Largest finite gradient norm 300 in convolution of net.conv1 (cell 5, line 2), smallest "
         "2e\u22127 in net.conv2.weight. No gradient in 2 nodes, exactly zero in 1 node."),
     ),
+    "a pass of one of two graphs has its number among those of the run": (
+        lambda run: trace_alternative(run).partition(". ")[0], (replace(samples_viewer.calm_run(3), passes_seen=20),),
+        f"{OF_PASS} 3 of 20",
+    ),
     "where nobody saw it come into being, the nodes are named": (
         with_norms, ({0: math.nan, 3: math.inf},),
         (f"{OF_PASS} 3 of 3. NaN or Inf in 2 of 15 nodes: net.conv1.weight and relu (cell 5, line 2: "

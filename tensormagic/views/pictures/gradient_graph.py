@@ -258,7 +258,7 @@ def trace_alternative(report: TraceReport, *, graph: int = 0) -> str:
         frame, seen = next(reversed(shown.frames), None), shown.passes_seen
         which = "; no pass was kept" if seen and frame is None else ""
         if frame is not None and seen > 1:
-            which = f"; gradients of pass {frame.pass_number} of {count(seen)}"
+            which = f"; gradients of pass {frame.pass_number} of {count(report.passes_seen)}"  # of the run's
         sentences += [f"Backward graph of {name}: {_size(shown)}{which}", *_bad(report, shown, frame)]
         sentences += _gradients(report, shown, frame) if frame is not None else ()
         if cuts := [cut for cut in shown.cuts if cut.detachment]:
