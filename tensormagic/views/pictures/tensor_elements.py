@@ -23,6 +23,7 @@ NUMBERED_STRIP_CELLS = 32  # up to here a strip cell is wide enough for a number
 FEW_STRIP_CELLS, MANY_STRIP_CELLS = 16, 24  # up to here its numbers may be long, and not quite so long
 CELL_TEXT, STRIP_TEXT = 8, 6  # characters of a value in a cell of the grid, and of a short strip
 PAIR_TEXT = 11  # and of a complex one in a cell: two numbers
+ROW_TEXT = 64  # of a row of few whole numbers, none of which loses a digit there
 # What is said of an element and of a slice: in the static page of one, in the viewer of any (`words.worded`).
 ELEMENT_WORDS = {
     "formula": "offset({index}) = {sum}[ = {offset}]",
@@ -247,9 +248,10 @@ def narrowed(text: str, room: int) -> str:
     return words.shortened(text, room)
 
 
-def in_cell(value: str) -> str:
-    """Return a value as a cell of the grid holds it."""
-    return narrowed(value, PAIR_TEXT if value.endswith("j") else CELL_TEXT)
+def in_cell(value: str, columns: int) -> str:
+    """Return a value as a cell of the grid holds it: a whole number in full, where so many columns have room for it."""
+    whole = ROW_TEXT // max(columns, 1) if value.removeprefix("-").isdigit() else 0
+    return narrowed(value, PAIR_TEXT if value.endswith("j") else max(CELL_TEXT, whole))
 
 
 def formula(layout: LayoutReport, index: tuple[int, ...] = ()) -> str:

@@ -49,7 +49,7 @@ def grid_cells(report: TensorReport, drawn: DrawnLayout) -> Cells:
             value, on = drawn.value(row, column), (row, column) == (drawn.row, drawn.column)
             index = elements.element(report, elements.index_at(grid, row, column))
             title = f"{index}{f' = {value}' if value else ''}, offset {offset}"
-            words, under = elements.in_cell(value) or str(offset), str(offset) if below else ""
+            words, under = elements.in_cell(value, len(grid.columns)) or str(offset), str(offset) if below else ""
             near, bad = not on and offset == drawn.offset, bool(drawn.bad(row, column))
             cells.append(Cell(words, drawn.colour(offset), title, on=on, near=near, bad=bad, below=under))
         widest = max(widest, *(len(each.text) for each in cells))
@@ -120,7 +120,8 @@ def _axis(drawn: DrawnLayout, dim: int | None, at: tuple[int, ...]) -> str:
 def sample_lines(drawn: DrawnLayout, grid: Grid) -> Iterator[str]:
     """Yield the few rows and columns of a large grid, as values where there are any."""
     cells = grid.values or tuple(tuple(map(count, row)) for row in grid.offsets)
-    texts = [[shortened(words, _VALUE_WIDTH) for words in row] for row in cells]
+    room = max(_VALUE_WIDTH, elements.ROW_TEXT // max(len(grid.columns), 1))
+    texts = [[elements.narrowed(words, room) for words in row] for row in cells]
     head = [_label(drawn, grid.column_dim, at) for at in grid.columns]
     labels = [f" {_label(drawn, grid.row_dim, at)}" if grid.row_dim is not None else "" for at in grid.rows]
     wide = max(len(words) for row in [head, *texts] for words in row) + 2

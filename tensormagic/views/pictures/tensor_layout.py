@@ -210,7 +210,7 @@ def _viewer(report: TensorReport, drawn: DrawnLayout) -> str:
         "name": elements.name(report), "shape": layout.shape, "stride": layout.stride, "offset": layout.storage_offset,
         "rows": grid.rows, "columns": grid.columns, "rowDim": grid.row_dim, "columnDim": grid.column_dim,
         "fixed": grid.fixed, "values": values,
-        "narrow": {words: short for words in cells if (short := elements.in_cell(words)) != words},
+        "narrow": {words: short for words in cells if (short := elements.in_cell(words, len(grid.columns))) != words},
         "at": [drawn.row, drawn.column], "base": base,
         "strip": None if strip is None else [strip.start, strip.stop, strip.cell_elements],
         "reads": [] if strip is None else [each.distinct for each in strip.cells],

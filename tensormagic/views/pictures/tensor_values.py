@@ -157,7 +157,10 @@ def _range(statistics: Statistics) -> list[tuple[str, str, bool]]:
     if not statistics.count:
         return []
     named = (("min", statistics.minimum), ("max", statistics.maximum), ("mean", statistics.mean))
-    found = [(label, short_number(value), False) for label, value in named if value is not None]
+    found = [
+        (label, count(value) if isinstance(value, int) else short_number(value), False)
+        for label, value in named if value is not None
+    ]  # fmt: skip
     infinite = statistics.positive_infinity + statistics.negative_infinity
     bad = (("NaN", statistics.nan), ("Inf", infinite))
     return [*found, *((label, short_count(number), number > 0) for label, number in bad)]

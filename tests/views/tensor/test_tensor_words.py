@@ -27,6 +27,7 @@ from tensormagic.views.panels.tensor_memory import (
 from tensormagic.views.panels.why import path_note, path_svg, tree
 from tensormagic.views.pictures import tensor_elements
 from tensormagic.views.pictures.tensor_grid import base_rows, cell_title
+from tensormagic.views.pictures.tensor_values import ValueRange
 from tests.views.samples_tensor import CHAIN, MANY, SAMPLES, as_html, layout, report
 from tests.views.samples_values import autograd_html, graph, graph_path
 
@@ -62,7 +63,15 @@ SAID = [
         ("0.741+1.15e-12j", 11, "0.7+1e-12j"),
     )),
     # A cell of the grid has room for one number, or for two; turned to another slice, it is written as in the first.
-    (tensor_elements.in_cell, ("-1.2345e-05",), "-1.2e-05"), (tensor_elements.in_cell, ("-0.84-0.52j",), "-0.84-0.52j"),
+    # The ends of whole numbers are exact, as float64 cannot hold them.
+    (lambda values: ValueRange(tm.inspect(torch.tensor(values)).statistics).sentence.replace("\u00a0", ""),
+     ([9007199254740993, -98382],), "min −98382 █··········█ max 9007199254740993 · mean 4.504e15 · NaN 0 · Inf 0"),
+    # A whole number keeps every digit where a row of so many has room for it.
+    *((tensor_elements.in_cell, given, said) for given, said in (
+        (("-1.2345e-05", 4), "-1.2e-05"), (("-0.84-0.52j", 4), "-0.84-0.52j"),
+        (("-9223372036854775808", 3), "-9223372036854775808"), (("9007199254740993", 4), "9007199254740993"),
+        (("9007199254740993", 5), "9.01e+15"), (("12345678", 16), "12345678"),
+    )),
     # Formulas are not guessed: an op that is not known, or has another number of inputs, has none.
     (formulas, ("NoSuchBackward0", 2), ("", "")),
     (formulas, ("MulBackward0", 3), ("", "", "")),
