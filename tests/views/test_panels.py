@@ -240,10 +240,17 @@ def test_the_bar_of_a_device_adds_up():
     assert parts == [("other", "9 GiB"), ("other programs", "6 GiB"), ("free", "1 GiB")]
 
 
-def test_executions_that_were_not_counted_are_operations():
+def test_what_can_be_taken_out_instead_is_told_apart_from_why_it_frees_less():
+    part = FreeableMemory("x", "item", 4, 1, 4)
+    one = FreeableMemory("x", "name", 8, 1, 2048, ("y", "z"), code="del x", parts=(part,))
+    told = " ".join(views.draw(replace(next(iter(MEMORY.values())), freeable=(one,)), "txt", width=200).split())
+    assert "shared with y and z; or inside: x 4 B" in told
+
+
+def test_executions_that_were_not_counted_are_operations_that_allocated():
     lines = tuple(replace(line, executions=0) for line in RUNS["training"].lines)
     told = " ".join(views.draw(replace(RUNS["training"], lines=lines), "txt", width=200).split())
-    assert "freed kept operations line" in told
+    assert "freed kept allocating ops line" in told
     assert "1.2 GiB 12 MiB 480 5 out = net(batch)" in told
 
 

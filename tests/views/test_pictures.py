@@ -84,6 +84,7 @@ def test_a_path_is_a_name_and_the_rest(name: str, parts: tuple[str, str]) -> Non
         (WEIGHT, 20, []),
         # Of a state the parameter's path and the key stay, of a saved tensor the operation, last without `Backward0`.
         (STATE, 150, ["layers.3.fc exp_avg", "1 MiB"]),
+        (STATE, 85, ["layers.3.fc", "exp_avg", "1 MiB"]),
         (SAVED, 220, ["MulBackward0, saved as self", "1 MiB"]),
         (SAVED, 60, ["Mul", "1 MiB"]),
     ],
@@ -102,6 +103,8 @@ def test_a_narrow_header_keeps_the_number_of_its_line() -> None:
     assert headers == [[label, "1 MiB"], ["line 33", "1 MiB"], ["line 33"]]
     narrow = Cell(Box(0, 0, 80, 60), Tile("xs", "2000 smaller", "other", MIB, count=2000))
     assert cell_lines(narrow, Group(narrow.box, "xs", (narrow,))) == ["xs", "1 MiB"]
+    alone = Cell(Box(0, 0, 54, 60), tile(storage("graph of out: AddmmBackward0, saved as mat1", MIB, "other")))
+    assert cell_lines(alone, Group(alone.box, alone.tile.group, (alone,))) == ["out", "1 MiB"]
 
 
 @given(

@@ -88,7 +88,8 @@ def freeable_sections(freeable: Sequence[FreeableMemory], *, folded: bool = Fals
             f"`{shortened(part.code or part.name, 80)}` " + number_of_bytes(part.nbytes).replace(" ", "\u00a0")
             for part in one.parts
         )
-        return nodes.Noted(freeable_notes(one), [f"or inside: {inside}"] if inside else [])
+        why = freeable_notes(one)
+        return nodes.Noted(f"{why};" if why and inside else why, [f"or inside: {inside}"] if inside else [])
 
     columns = (
         nodes.Column(cell=lambda one: f"`{shortened(one.code or one.name, 80)}`", look="name"),

@@ -189,7 +189,7 @@ def _source(
             amounts.append(nodes.Words(count(times) if times else "", "quiet", sentence))
         ground = f"tm-l{ranks[index]}" if index in ranks else ""
         lines.append(nodes.Line(number, text.rstrip(), amounts=amounts, ground=ground))
-    return nodes.Source(lines, ("source", ""), (*COLUMNS, "times" if counted else "operations"))
+    return nodes.Source(lines, ("source", ""), (*COLUMNS, "times" if counted else "allocating ops"))
 
 
 def peak(report: MemoryRunReport) -> str:

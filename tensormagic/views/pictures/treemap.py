@@ -209,7 +209,8 @@ def cell_lines(cell: Cell, group: Group) -> list[str]:
     """Return what is written on a cell: its name, below it its bytes; one of both, or nothing, where room is short."""
     wide = cell.box.width * _SURE - PADDING
     rows = int((cell.box.height - (HEADER if is_lowered(cell, group) else 0) - 2) // LINE)
-    fitting = [label for label in _labels(cell, group) if text_width(label, SIZE) <= wide][:1]
+    labels = (label.split("\n") for label in _labels(cell, group) if label.count("\n") < rows)
+    fitting = next((lines for lines in labels if all(text_width(line, SIZE) <= wide for line in lines)), [])
     nbytes = number_of_bytes(cell.tile.nbytes)
     fitting += [nbytes] if text_width(nbytes, SIZE) <= wide else []
     return [word for word in fitting if word][: max(rows, 0)]
@@ -239,6 +240,7 @@ def _labels(cell: Cell, group: Group) -> Iterator[str]:
     if not has_header(group):
         yield tile.title.split("\n", maxsplit=1)[0] or tile.label
     yield from _shorter(tile.label)
+    yield from () if has_header(group) else (group.label, group.label.removeprefix("graph of "))
 
 
 def _shorter(name: str) -> Iterator[str]:
@@ -246,7 +248,7 @@ def _shorter(name: str) -> Iterator[str]:
     yield name
     if found := _STATE.match(name):
         tails = list(_shorter(found["path"]))
-        yield from (f"{tail} {found['key']}" for tail in tails)
+        yield from (f"{tail}{between}{found['key']}" for between in (" ", "\n") for tail in tails)  # else below it
         yield from tails
         return
     path = _ENDING.sub("", _AFTER.split(name, maxsplit=1)[0])
