@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 
@@ -12,8 +13,11 @@ from tensormagic.diagnoses.why_question import Question, cut_way, live_way, plac
 from tensormagic.reports import Cell, Cut, PathStep, TraceReport, WhyReport
 from tensormagic.words import binding, capitalised, listed, plural
 
-BEFORE = "What was computed before it required a gradient does not lead back to it: then compute that again."
-UNTRACED = "Run the cell under `%%tracegrad` and ask again: it sees which line ends the way."
+BEFORE = "If it began to require a gradient only after the forward, run the forward again."
+UNTRACED = (
+    "Run the cell that computes the loss with `%%tracegrad` as its first line, and ask again: then it is known whether "
+    "the loss used it, and which line cut it off, if one did."
+)
 
 
 def not_asked(question: Question) -> WhyReport | None:
@@ -73,11 +77,24 @@ def not_a_leaf(question: Question) -> WhyReport | None:
         norm = graph.frames[-1].norms[index] if graph.frames else -1.0
         evidence += [f"In the last pass its gradient had norm {scientific(norm)}."] if norm >= 0 else []
     code = as_code(name)
+    if _is_where_backward_begins(question):
+        begins = f"`{binding(code)}.backward()` begins with {name}"
+        evidence.insert(0, f"{begins}: its gradient there is 1, whatever {name} is.")
+        shown = facts.leaves[0] if facts.leaves and " " not in facts.leaves[0] else "x"
+        remedy: tuple[str, ...] = (f"Ask about what {name} was computed from, such as `%why {shown}`.",)
+        return question.described("not a leaf", says, evidence=tuple(evidence), remedy=remedy, path=way)
     remedy = (
         f"{binding(code)}.retain_grad()  # before backward()",
         f"torch.autograd.grad(loss, {code})  # returns it instead",
     )
     return question.described("not a leaf", says, evidence=tuple(evidence), remedy=remedy, path=way)
+
+
+def _is_where_backward_begins(question: Question) -> bool:
+    """Whether it is one number from which nothing else is known to be computed: a loss."""
+    found = question.graph
+    is_last = question.facts.path is None if found is None else found[1] in found[0].roots
+    return math.prod(question.facts.shape) == 1 and is_last
 
 
 def cut_off(question: Question) -> WhyReport | None:
@@ -235,9 +252,10 @@ def nothing_known(question: Question) -> WhyReport:
     """Nothing that has a name was computed from it."""
     facts, name = question.facts, question.name
     says = f"{question.grad} is None because no backward has reached {name} since it was made, or since it was cleared."
-    rests = f"No variable with a graph was computed from it ({facts.searched} searched)."
+    rests = f"Nothing that has a name here was computed from it ({facts.searched} with a graph searched)."
     evidence = (rests, question.copies, BEFORE, question.unseen)
-    used = f"Compute the loss from {name}: no backward of the last traced run led to it." if question.unseen else ""
-    return question.described(
-        "nothing known", says, evidence=evidence, remedy=(used, UNTRACED), path=partial(live_way, facts)
-    )
+    by = "`forward`" if facts.is_parameter else "the loss"
+    used = f"Most often {by} does not use it, or no `backward()` has run yet: check these two first."
+    if question.unseen:
+        used = f"Compute the loss from {name}: no backward of the last traced run led to it."
+    return question.described("nothing known", says, evidence=evidence, remedy=(used, UNTRACED))

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 import tensormagic as tm
+from tensormagic.diagnoses.why import explain
 
 
 class Net(nn.Module):
@@ -104,6 +105,27 @@ def test_no_leaf():
     )
     assert report.evidence == ("The gradient goes on to w.",)
     assert report.remedy[0] == "y.retain_grad()  # before backward()"
+
+
+def test_what_backward_begins_with():
+    """Of a loss the gradient is 1: no code is given that computes just that; of a number on the way to one, it is."""
+    w = leaf()
+    part = (w * w).sum()
+    loss = part * 2
+    names = {"w": w, "part": part, "loss": loss}
+    report = ask(loss, names, "loss")
+    assert report.evidence[0] == "`loss.backward()` begins with loss: its gradient there is 1, whatever loss is."
+    assert report.remedy == ("Ask about what loss was computed from, such as `%why w`.",)
+    assert ask(part, names, "part").remedy[0] == "part.retain_grad()  # before backward()"
+
+
+def test_a_layer_that_forward_does_not_use():
+    """Without a traced run nothing is known of it: the commonest reasons stand first."""
+    net = nn.ModuleDict({"used": nn.Linear(2, 2), "extra": nn.Linear(2, 2)})
+    net["used"](torch.ones(3, 2)).sum().backward()
+    report = explain(ask(net["extra"].weight, {"net": net}).facts)  # without a run that another test left
+    said = "Most often `forward` does not use it, or no `backward()` has run yet: check these two first."
+    assert (report.reason, report.path, report.remedy[0]) == ("nothing known", (), said)
 
 
 def test_no_backward_yet():
@@ -389,7 +411,7 @@ def test_a_birth_of_infinity():
     report = ask(w, {"w": w}, trace=trace.report)
     assert "w.grad holds infinity (all 3 elements) because sqrt (test_why.py, line " in report.answer
     assert report.answer.endswith("produced the first in pass 2.")
-    assert "torch.sqrt(x + 1e-8)" in report.remedy[0]
+    assert "torch.sqrt(w + 1e-8)" in report.remedy[0]
 
 
 def test_a_forward_that_was_not_finite_already():
@@ -556,7 +578,7 @@ def test_what_was_frozen_while_the_forward_ran():
         loss.backward()
     for name, each in {"net.0.weight": net[0].weight, "x": x}.items():
         report = ask(each, {"net": net, "x": x}, name, trace=trace)
-        assert any("before it required a gradient" in rests for rests in report.evidence)
+        assert any("only after the forward" in rests for rests in report.evidence)
         assert "took part in nothing" not in report.answer
 
 
