@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tensormagic.diagnoses.forward_faults import fault_finding, forward_fault, is_half_overflow
+from tensormagic.diagnoses.lines import text_of
 from tensormagic.diagnoses.paths import frame_of, neighbours
 from tensormagic.diagnoses.rule import clipping, optimizers_of, scientific
 from tensormagic.diagnoses.singular import (
@@ -23,6 +24,7 @@ from tensormagic.diagnoses.singular import (
     Singularity,
     first_bad,
     first_nonfinite,
+    in_names_of_the_line,
     nan_in_where,
     nonfinite_kind,
     when,
@@ -181,7 +183,7 @@ class _Born:
                 "incoming norm": nonfinite.incoming_norm, "input": nonfinite.input_number,
                 "zeros saved": nonfinite.saved_zero, "pass": nonfinite.pass_number,
             },
-            remedy=remedy,
+            remedy=in_names_of_the_line(remedy, self.node.op, text_of(location)),
             subject=self.node.op,
             node=(self.number, self.node.index),
         )  # fmt: skip

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
-from tensormagic.diagnoses.lines import call_on, expressions, spliced, statement_of, text_of, within
+from tensormagic.diagnoses.lines import atom, call_on, expressions, spliced, statement_of, text_of, within
 from tensormagic.diagnoses.paths import RESHAPING, frame_of, neighbours
 from tensormagic.diagnoses.rule import related_lines
 from tensormagic.reports import MEASURES, Finding, FirstNonfinite, Graph, Node, TraceReport
@@ -108,7 +110,7 @@ SINGULARITIES: dict[str, Singularity] = {
     "rsqrt": Singularity("Add a small number inside: `torch.rsqrt(x + 1e-8)`", bad="it divides by zero"),
     "reciprocal": Singularity("Keep the argument away from zero before taking `1/x`", bad="it divides by zero"),
     "div": Singularity(
-        "Keep the divisor away from zero: `x / (y + 1e-8)`, or mask y before the division "
+        "Keep the divisor away from zero: `x / (y + 1e-8)`, or mask the divisor before the division "
         "(`torch.where` after it does not help: the branch not taken still gives 0 · inf = NaN)",
         zero="its divisor holds {n}", bad="its divisor is already not finite",
     ),
@@ -340,6 +342,18 @@ def singular_place(line: str, op: str) -> tuple[ast.expr | None, ast.expr | None
     if call.args:
         return (call, call.args[0]) if isinstance(owner, ast.Name) and owner.id == "torch" else (None, None)
     return call, owner
+
+
+def in_names_of_the_line(remedy: str, op: str, line: str) -> str:
+    """Return a remedy with what the line gives an op in place of the ``x``, and of the divisor ``y``, of its code."""
+    place, operand = singular_place(line, op)
+    if place is None or operand is None:
+        return remedy
+    names = {"x": atom(operand)}
+    if op == "div" and isinstance(place, ast.BinOp):
+        names = {"x": atom(place.left), "y": atom(operand)}
+    named = partial(re.sub, r"\b[xy]\b", lambda name: names.get(name[0], name[0]))
+    return re.sub("`[^`]*`", lambda code: named(code[0]), remedy)
 
 
 def masked_on_its_line(op: str, line: str) -> str:

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from tensormagic.diagnoses import diagnose
-from tensormagic.diagnoses.singular import SINGULARITIES
+from tensormagic.diagnoses.singular import SINGULARITIES, in_names_of_the_line
 from tensormagic.reports import BadSlice, Edge, Graph
 from tests.diagnoses.samples import CALL, LINES, born, frame, leaf, op, passes, run
 from tests.reports.samples import tensor_report
@@ -32,6 +32,20 @@ def test_remedies_mark_their_code(known):
 
 
 # -- TM402 --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("op", "line", "code"),
+    [
+        ("sqrt", "n = (X[step] * w).pow(2).sum().sqrt()", "torch.sqrt((X[step] * w).pow(2).sum() + 1e-8)"),
+        ("sqrt", "n = torch.sqrt(a - b)", "torch.sqrt((a - b) + 1e-8)"),
+        ("sqrt", "n = a.sqrt() + b.sqrt()", "torch.sqrt(x + 1e-8)"),
+        ("log", "h = p.log()", "p.clamp_min(1e-8).log()"),
+        ("div", "r = x / (a - b)", "x / ((a - b) + 1e-8)"),
+    ],
+)
+def test_the_remedy_has_the_names_of_the_line(op, line, code):
+    assert f"`{code}`" in in_names_of_the_line(SINGULARITIES[op].remedy, op, line)
 
 
 def test_the_whole_finding():
