@@ -184,7 +184,8 @@ def _facts(report: TensorReport, single: str) -> Iterator[Cell]:
     yield Words(shortened(report.dtype, 24), "code")
     yield report.device
     yield "" if report.type_name == "Tensor" else shortened(report.type_name, 32)
-    yield shortened(report.role, 60)
+    own = report.role == "owns its storage" and report.device.partition(":")[0] == "meta"  # of which nothing is there
+    yield "" if own else shortened(report.role, 60)
     size, behind = number_of_bytes(report.nbytes), ""
     really = next((kind.stored_bytes for kind in report.kinds if kind.stored_bytes is not None), None)
     is_meta, storage = report.device.partition(":")[0] == "meta", report.storage
@@ -193,7 +194,7 @@ def _facts(report: TensorReport, single: str) -> Iterator[Cell]:
     if really is not None and really != report.nbytes:
         size, behind = number_of_bytes(really), f"stored, seen as {size}"
     elif is_meta:
-        size, behind = "no memory", f"elsewhere {size}"
+        size, behind = "no values and no memory", f"{size} on any other device"
     elif storage is not None and storage.nbytes != report.nbytes:
         behind = f"of a {number_of_bytes(storage.nbytes)} storage"
     yield (size, Words(behind, "quiet")) if behind else size

@@ -15,7 +15,7 @@ from tensormagic.reports import NOTHING, CopyVerdict, Holder, HoldersReport, Pat
 from tensormagic.views import to_text
 from tensormagic.views.graph.words import FORMULAS, formulas
 from tensormagic.views.nodes import Paragraph, Table
-from tensormagic.views.panels.tensor import verdicts
+from tensormagic.views.panels.tensor import verdicts, view
 from tensormagic.views.panels.tensor_autograd import broken, lines, sent_rows, summary
 from tensormagic.views.panels.tensor_memory import (
     holders_nodes,
@@ -55,6 +55,9 @@ SAID = [
     (lambda report: memory_lines(report)[0], (META,),
      "On the meta device it uses no memory; elsewhere its storage would take 40 B."),
     (memory_summary, (META,), "none: on the meta device; elsewhere it would take 40 B"),
+    (lambda x: to_text.render(view(tm.inspect(x, "x"))).partition(" · contiguous")[0],
+     (torch.empty(3, 4, device="meta"),),
+     "── x ── (3, 4) · float32 · meta · no values and no memory  48 B on any other device"),
     # A value that is too long has fewer digits; none is cut off without a sign.
     *((tensor_elements.narrowed, (number, room), short) for number, room, short in (
         ("-0.01371", 8, "-0.01371"), ("-0.01371", 7, "-0.0137"), ("-0.01371", 5, "-0.01"), ("1.234e-05", 6, "1e-05"),
