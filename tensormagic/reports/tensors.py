@@ -67,6 +67,8 @@ class ModuleRow:
     calls: int = 0  #: How often its forward ran; 0 where that was not counted.
     parameters: int = 0  #: How many elements its parameters have, those inside it included, each Parameter once.
     trainable: int = 0  #: How many of these ask for a gradient.
+    shared: int = 0  #: How many of them belong to a module outside, too: tied weights.
+    shared_with: tuple[str, ...] = ()  #: The paths of these modules.
     unmade: int = 0  #: How many of its parameters and buffers do not exist yet, in lazy modules that have not run.
     optimized: int = 0  #: How many of the trainable ones an optimizer holds.
     optimizers: tuple[str, ...] = ()  #: The names of these optimizers.

@@ -86,6 +86,7 @@ class ModelFacts(NamedTuple):
 
 
 Held = tuple[dict[int, list[str]], dict[int, int]]
+Owned = tuple[dict[int, list[str]], dict[int, int], dict[int, list[str]]]
 
 
 def collect_model(net: nn.Module, name: str, seen: ModelFacts) -> ModelReport:
@@ -98,7 +99,11 @@ def collect_model(net: nn.Module, name: str, seen: ModelFacts) -> ModelReport:
     shown = [(*one, depth) for one, depth in zip(modules, depths, strict=True) if depth <= deepest]
     with quiet():
         held = _held(seen.namespace)
-        rows = tuple(_row(path, module, depth, seen, held) for path, module, depth in shown)
+        owners = defaultdict[int, list[str]](list)  # paths of the modules that have a parameter of their own, by its id
+        for path, module in modules:
+            for own in registered(module, "_parameters").values():
+                owners[id(own)].append(path)
+        rows = tuple(_row(path, module, depth, seen, (*held, owners)) for path, module, depth in shown)
         parameters, buffers = _parts(net, "_parameters"), _parts(net, "_buffers")
         gradients = [one for parameter in parameters.values() if (one := gradient_there(parameter)) is not None]
         meta_bytes = sum(x.nbytes for x in (*parameters.values(), *buffers.values()) if _numel(x) and x.is_meta)
@@ -116,8 +121,9 @@ def collect_model(net: nn.Module, name: str, seen: ModelFacts) -> ModelReport:
     )  # fmt: skip
 
 
-def _row(path: str, module: nn.Module, depth: int, seen: ModelFacts, held: Held) -> ModuleRow:
+def _row(path: str, module: nn.Module, depth: int, seen: ModelFacts, held: Owned) -> ModuleRow:
     parameters, names = _parts(module, "_parameters"), held[0]
+    outside = {key: [other for other in held[2][key] if not f"{other}.".startswith(f"{path}.")] for key in parameters}
     trainable = {key: one for key, one in parameters.items() if one.requires_grad}
     optimized = {key: one for key, one in trainable.items() if key in names}
     buffers = _parts(module, "_buffers")
@@ -128,6 +134,8 @@ def _row(path: str, module: nn.Module, depth: int, seen: ModelFacts, held: Held)
         path=path, type_name=type(module).__name__, details=details, depth=depth,
         training=attributes_of(module).get("training", True) is True, shapes=shapes, calls=calls,
         parameters=sum(map(_numel, parameters.values())), trainable=sum(map(_numel, trainable.values())),
+        shared=sum(_numel(one) for key, one in parameters.items() if outside[key]),
+        shared_with=tuple(dict.fromkeys(chain.from_iterable(outside.values()))),
         unmade=sum(is_lazy(one) for one in (*parameters.values(), *buffers.values())),
         optimized=sum(map(_numel, optimized.values())),
         optimizers=tuple(dict.fromkeys(name for key in optimized for name in names[key])),

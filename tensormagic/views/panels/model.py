@@ -54,13 +54,15 @@ def shapes(row: ModuleRow) -> str:
 
 
 def parameters(row: ModuleRow) -> str:
-    """Return how many there are, how many of them are frozen, and whether a lazy module has still to make some."""
+    """Return how many there are, how many of them are frozen or tied, and whether a lazy module has to make some."""
     frozen = row.parameters - row.trainable
     if row.unmade:
         return f"{count(row.parameters)}, more not made yet" if row.parameters else "not made yet"
+    tied = f", {count(row.shared)} shared with {listed((clipped(path, 40) for path in row.shared_with), most=1)}"
+    tied = tied if row.shared else ""
     if not frozen:
-        return count(row.parameters) if row.parameters else ""
-    return f"{count(row.parameters)}, {count(frozen)} frozen" if row.trainable else f"{count(frozen)} frozen"
+        return count(row.parameters) + tied if row.parameters else ""
+    return (f"{count(row.parameters)}, {count(frozen)} frozen" if row.trainable else f"{count(frozen)} frozen") + tied
 
 
 def optimizer(row: ModuleRow, report: ModelReport) -> Cell:

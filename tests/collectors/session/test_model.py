@@ -97,6 +97,8 @@ def test_parameters_memory_and_optimizers(net):
     assert (found["stem"].parameters, found["stem"].trainable) == (30, 0)
     assert (found["norm"].trainable, found["norm"].optimized) == (12, 0)
     assert (found["tied"].trainable, found["tied"].optimized, found["again"].optimized) == (28, 24, 24)
+    ties = {name: (row.shared, row.shared_with) for name, row in found.items() if row.shared}
+    assert ties == {"tied": (24, ("net.again",)), "again": (24, ("net.tied",))}
     assert found["memory"].optimizers == report.optimizers == ("optimizer",)
     weights = list(net.memory.parameters())
     assert report.gradient_bytes == sum(one.nbytes for one in weights)
