@@ -118,14 +118,25 @@ class Magic:
             raise UsageError(f"{self.name} has no figure; without --figure it shows {self.instead}")
         return options
 
+    @property
+    def kinds_of_figure(self) -> tuple[str, ...]:
+        """The figures that there are of what it makes; empty where there is none."""
+        from tensormagic import reports
+        from tensormagic.views.page.figures import KINDS
+
+        made = getattr(reports, self.makes)
+        return tuple(kind for kind, (classes, _) in KINDS.items() if self.figures and issubclass(made, classes))
+
     def parser(self) -> Parser:
         """Return the parser of its line; the parser's help is the help of the magic."""
         from tensormagic import reports, views
 
         made = Parser(prog=self.name, description=self.does, add_help=False, allow_abbrev=False)
         report: type[Report] = getattr(reports, self.makes)
+        kinds = self.kinds_of_figure
+        others = f"; --figure=KIND picks one of {', '.join(kinds)}" if len(kinds) > 1 else ""
         endings = " ".join(f".{form}" for form in sorted([*views.forms_of(report), "json"]))
-        figures = _figures_of(report) if self.figures else argparse.SUPPRESS
+        figures = f"show a plotly figure{others}" if kinds else argparse.SUPPRESS
         shared: dict[str, Mapping[str, Any]] = {
             "--text": flag("show plain text, as in a terminal"),
             "--figure": value("KIND", figures, nargs="?", const=""),
@@ -141,15 +152,6 @@ class Magic:
         for name, settings in self.takes.items():
             made.add_argument(name, **settings)
         return made
-
-
-def _figures_of(report: type[Report]) -> str:
-    """Return the help on the figures of a kind of report; none where there is no figure."""
-    from tensormagic.views.page.figures import KINDS
-
-    kinds = [kind for kind, (classes, _) in KINDS.items() if issubclass(report, classes)]
-    others = f"; --figure=KIND picks one of {', '.join(kinds)}" if len(kinds) > 1 else ""
-    return f"show a plotly figure{others}" if kinds else argparse.SUPPRESS
 
 
 def slice_of(options: argparse.Namespace) -> dict[str, list[str]]:

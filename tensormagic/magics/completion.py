@@ -31,13 +31,17 @@ def _complete(shell: Any, event: Any) -> list[str]:
     if _STATEMENT.match(line):
         return []
     name = "%" * (not line.lstrip().startswith("%")) + str(event.command)
-    options = about.magic(commands()[name]).parser().options  # its file is imported for it
-    option = options.get(before.removesuffix(symbol).split()[-1])
+    magic = about.magic(commands()[name])  # its file is imported for it
+    options = magic.parser().options
+    last = before.removesuffix(symbol).split()[-1]
+    option = options.get(last.removesuffix("="))
     found: Iterable[str]
     if symbol.startswith("-"):
         found = [name for name in options if name.startswith("--")]
     elif option is not None and option.choices:
         found = option.choices
+    elif last == "--figure=":
+        found = magic.kinds_of_figure
     elif command == "ranks" and (folders := _folders(symbol)):
         found = folders
     elif "." in symbol or "[" in symbol:
@@ -178,10 +182,10 @@ def _matcher(shell: Any) -> Callable[[Any], Any] | None:
 def _completed(shell: Any, context: Any) -> list[str]:
     line, before = str(context.line_with_cursor), str(context.text_until_cursor)
     command = (before.split() or [""])[0]
-    if command not in commands() or not before.lstrip().startswith(f"{command} "):
+    if command not in {*commands(), _SWITCHING} or not before.lstrip().startswith(f"{command} "):
         return []
     event = SimpleNamespace(line=line, symbol=context.token, command=command, text_until_cursor=before)
-    return _complete(shell, event)
+    return (_complete_switch if command == _SWITCHING else _complete)(shell, event)
 
 
 def _without_jedi(shell: Any) -> None:

@@ -121,6 +121,10 @@ def test_a_variable_that_is_called_as_a_magic(shell, cell):
         ("%%tracegrad --level ", ["grad", "ops"]),
         ("x = 1\n%why net.wei", ["net.weight"]),
         ("%%rng --s", ["--save", "--slide"]),
+        ("%tensor a --figure=", ["strides", "storage", "values"]),
+        ("%tensor a --figure=st", ["strides", "storage"]),
+        ("%tensormagic watch ", ["on", "off"]),
+        ("%tensormagic exp", ["explain"]),
     ],
 )
 def test_as_a_kernel_asks(shell, cell, line, offered):
