@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import platform
 import re
 import shutil
@@ -70,7 +71,9 @@ def run(magics: Any, line: str) -> None:
     elif not words or words in (["--help"], ["-h"]):
         _tell(magics)
     elif refused := answer_of(_page_or_found, topic):
-        known = "" if words[0] == HELP else f"%tensormagic takes check, {_KNOWN}, help, or a topic; "
+        near = difflib.get_close_matches(words[0], ("check", *SWITCHES, HELP), n=1)
+        meant = f" (did you mean {near[0]}?)" if near else ""
+        known = "" if words[0] == HELP else f"%tensormagic takes check, {_KNOWN}, help, or a topic{meant}; "
         raise UsageError(known + refused)
 
 

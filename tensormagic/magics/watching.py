@@ -5,7 +5,10 @@ from __future__ import annotations
 import ast
 import dataclasses
 import functools
+import re
 from typing import TYPE_CHECKING, Any
+
+from IPython.core.error import UsageError
 
 from tensormagic import api
 from tensormagic.magics.arguments import expressions
@@ -57,6 +60,8 @@ class Watcher:
         """
         from tensormagic.reports.base import with_cells
 
+        if option := re.search(r"(?:^|\s)--\w+", expression):
+            raise UsageError(f"%tensormagic check takes no options, but was given {option[0].strip()}")
         expression = ", ".join(expressions(expression.split()))  # with or without commas, as for %tensor
         given = value_of(self._shell, expression)
         several = isinstance(ast.parse(expression, mode="eval").body, ast.Tuple)

@@ -162,6 +162,9 @@ def test_what_is_nothing_is_refused(cell):
     assert "watch on|off" in refused
     assert "there is no page on 'wotch on'" in refused
     assert "there is no name 'wotch' here" in str(cell("%tensormagic check wotch").error)
+    refused = "%tensormagic check takes no options, but was given --text"
+    assert str(cell("%tensormagic check net, a --text").error) == refused
+    assert "or a topic (did you mean help?); there is no page on 'hlep'" in str(cell("%tensormagic hlep").error)
 
 
 def test_a_look_changes_nothing(cell, shell):
