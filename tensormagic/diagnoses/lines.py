@@ -94,8 +94,12 @@ def keyword_of(call: ast.Call, name: str) -> ast.expr | None:
 
 def set_keyword(call: ast.Call, name: str, value: ast.expr | None) -> None:
     """Give a call a value for a keyword, in place of the one it has; None takes the keyword out."""
-    call.keywords = [one for one in call.keywords if one.arg != name]
-    if value is not None:
+    places = [one for one in call.keywords if one.arg == name]
+    if value is None:
+        call.keywords = [one for one in call.keywords if one.arg != name]
+    elif places:
+        places[0].value = value
+    else:
         call.keywords.append(ast.keyword(name, value))
 
 

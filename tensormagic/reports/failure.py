@@ -221,6 +221,9 @@ class FailureReport(Report):
     location: Location | None = None  #: The user's innermost line.
     stack: tuple[Location, ...] = ()  #: The user's lines that led there, the outermost first, ``location`` last.
     module: str = ""  #: Path of the innermost module whose forward was running: ``"net.fc1"``.
+    #: The call that makes that module, as the user's code writes it, else with all of its arguments; empty where it is
+    #: none of torch's.
+    layer_call: str = ""
     operands: tuple[Operand, ...] = ()  #: What the call was given, in order.
     #: Whether the operands are those of the call itself, as it was made; False where they were read afterwards from the
     #: names in the failing line.

@@ -232,6 +232,7 @@ def of_arguments(steps: Steps, entry: TracebackType, func: Any) -> Refused:
                 named.pop(known, None)
     above = steps.entries[: steps.entries.index(entry)]
     if owner is not None:
+        rest = rest[1:] if rest[:1] and rest[0] is owner else rest
         # As a user calls it: the class alone, where that is what they call.
         name = name_at_home(type(owner)).replace("torch.nn.", "nn.", 1)
         name += "" if method in {"forward", "__init__"} else f".{method}"

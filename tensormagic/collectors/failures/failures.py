@@ -27,10 +27,12 @@ from tensormagic.collectors.failures.failing_call import (
 )
 from tensormagic.collectors.failures.failing_source import Failing, Refused, lines_in, near_names, tensors_in
 from tensormagic.collectors.failures.lost_graph import Asking, lost_graph, lost_way
+from tensormagic.collectors.failures.made_layers import layer_call
 from tensormagic.collectors.failures.operands import (
     MOST_OPERANDS,
     OperandNames,
     arguments_of,
+    as_given,
     function_name,
     namespace_of,
     operand_of,
@@ -126,7 +128,7 @@ def _with_operands(
     own = steps.failing_at(steps.own_entry)
     if _PYTHONS.search(steps.message) and not tensors_in(refused.given):
         report = replace(report, function="")
-    arguments = arguments_of(refused.func, refused.given, refused.keywords)
+    arguments = [as_given(each, steps) for each in arguments_of(refused.func, refused.given, refused.keywords)]
     names = OperandNames(steps, refused, modules)
     operands = tuple(operand_of(each, names.of(each), around.origin) for each in arguments[:MOST_OPERANDS])
     unknown = [one.name for each, one in zip(arguments, operands, strict=False) if each.value is UNKNOWN]
@@ -137,8 +139,10 @@ def _with_operands(
         led = _of_backward(error, steps.own_entry, own, refused, around)
     else:
         led = {"graph": _graph(refused.tensors, report.function, namespace, around.origins)}
+    path = modules.path(running[-1]) if running else ""
     return replace(
-        report, module=modules.path(running[-1]) or f"({type(running[-1]).__name__})" if running else "",
+        report, module=path or f"({type(running[-1]).__name__})" if running else "",
+        layer_call=layer_call(steps, running, path, namespace) if running else "",
         operands=operands, gaps=tuple(Gap("operands", gap) for gap in gaps), call=own.text if own is not None else "",
         inside=report.inside or (COLLATE if samples_in(steps.entries) is not None else ""),
         near=near_names(error.obj, error.name) if isinstance(error, AttributeError) and error.name else (), **led,

@@ -97,6 +97,15 @@ def function_name(func: Any) -> str:
     return wording.removeprefix("torch.") if wording.startswith("torch.Tensor.") else wording
 
 
+def as_given(argument: Argument, steps: Steps) -> Argument:
+    """Return a mask as the user gave it: torch hands on one of floating-point numbers."""
+    value, (_, kwargs) = argument.value, given_to_module(steps.entries[steps.own + 1 : steps.own + 2])
+    mask = given_for(kwargs, argument.role) if argument.role.endswith("mask") else None
+    if isinstance(mask, torch.Tensor) and is_kind(value, torch.Tensor) and mask.shape == value.shape:
+        return argument._replace(value=mask)
+    return argument
+
+
 def operand_of(argument: Argument, name: str, made_at: Callable[[Any], Location | None] | None) -> Operand:
     """Return an argument as plain data, with its name and where it was made, as far as it can be read. Never raises."""
     value = argument.value
@@ -254,11 +263,13 @@ class OperandNames:
             named = {each.arg: each.value for each in call.keywords}
             given = [*zip(call.args, args, strict=False), *((named.get(name), value) for name, value in kwargs.items())]
             # A mask goes by its keyword: the module hands on what it made of it, which has its shape.
-            mask: Any = kwargs.get(role)
+            mask: Any = given_for(kwargs, role)
             same = (tensor, mask) if is_kind(mask, torch.Tensor) and mask.shape == tensor.shape else (tensor,)
             for node, value in given:
                 if node is not None and any(value is one for one in same):
                     return _described(node)
+                if node is not None and _is_turned(tensor, value):
+                    return f"the result of `{ast.unparse(node)}.transpose(0, 1)`"
         args, kwargs = given_to_module(self._steps.entries)
         path = self._modules.path(running[-1]) if any(item is tensor for item in (*args, *kwargs.values())) else ""
         if path and type(outer := running[-2] if len(running) > 1 else None) is nn.Sequential:
@@ -267,6 +278,19 @@ class OperandNames:
             if before := self._modules.path(children[at - 1]) if at else "":
                 return f"the result of {before}"
         return f"the input of {path}" if path else ""
+
+
+def given_for(keywords: Mapping[str, Any], role: str) -> Any:
+    """Return what a module was given for an argument of its attention: ``src_key_padding_mask`` is its mask."""
+    return next((value for name, value in keywords.items() if role and name.removeprefix("src_") == role), None)
+
+
+def _is_turned(tensor: torch.Tensor, value: Any) -> bool:
+    """Return whether a tensor is another one whose batch an attention has put behind the sequence."""
+    if not is_kind(value, torch.Tensor) or not tensor.ndim == value.ndim == 3 or tensor.numel() != value.numel():
+        return False
+    turned = value.transpose(0, 1)
+    return tensor.data_ptr() == turned.data_ptr() and (tensor.shape, tensor.stride()) == (turned.shape, turned.stride())
 
 
 def _spaces(steps: Steps) -> Iterator[dict[str, Any]]:

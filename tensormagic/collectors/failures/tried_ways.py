@@ -81,10 +81,16 @@ class _CallAgain:
         try:
             with quiet(), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                return self._tried(_TO_DEVICE.sub("", way))
+                return self._tried(self._with_numbers(_TO_DEVICE.sub("", way)))
         except Exception as error:  # also of what is not known here, or not made for stand-ins
             refused = isinstance(error, _REFUSALS) and not isinstance(error, NotImplementedError)
             return "fails" if refused and "meta" not in str(error).lower() else "unknown"
+
+    def _with_numbers(self, way: str) -> str:
+        """Return a reshape with the numbers that the sizes were, in place of the user's names for them."""
+        written = re.search(rf"\.{self.name}\((.+)\)$", self._report.call) if self.name in _RESHAPES else None
+        sizes = ", ".join(one.text for one in self._report.operands if not one.is_tensor).strip("()")
+        return way.replace(f"({written[1]})", f"({sizes})") if written is not None and sizes else way
 
     def _stand_in(self, one: Operand) -> Any:
         if not one.is_tensor:
@@ -132,7 +138,7 @@ class _CallAgain:
         target, _, code = way.partition(" = ")
         if code and target.isidentifier():
             return self._with(dict.fromkeys(self._names.get(target, []), code))
-        if re.match(r"nn\.[A-Z]", way):
+        if re.match(r"(?:torch\.)?nn\.[A-Z]", way):
             return self._with_layer(way)
         owner = self._report.module
         if owner and (way == owner or re.match(rf"{re.escape(owner)}\.\w+\(", way)):  # ``fc.double()``

@@ -451,6 +451,10 @@ size of tensor a \({one}\) must match the size of tensor b \({other}\) at .*dime
     parts: left is {one} in dimension {at} when left.shape.count(one) != 1
     parts: right[right.shape.index(other)] when right.shape.count(other) == 1
     parts: right is {other} in dimension {at} when right.shape.count(other) != 1
+    with skips: [(right, other, one, left)] if right.is_tensor else [(left, one, other, right)]
+    with fits: [each for each in skips if each[0].ndim in (3, 4, 5) and at == 1 and call.function in ("add", "iadd")]
+    with into: [each for each in fits if f"({each[0].code})" in each[3].code]
+    maybe: nn.Conv{x.ndim - 2}d({had}, {has}, 1)  # made once, applied to {x.code} for x, had, has, block in into
 
 mat1 and mat2 shapes cannot be multiplied \({height}x{columns} and {rows}x{width}\)
     if: call.family == "product" and len(computed) == 2; with left: computed[0]; with right: computed[1]

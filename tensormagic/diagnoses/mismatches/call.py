@@ -14,7 +14,7 @@ from itertools import pairwise
 from math import prod
 from typing import Any, TypeVar
 
-from tensormagic.diagnoses.lines import SIGNS, as_code, call_on, expression_of, keyword_of, set_keyword
+from tensormagic.diagnoses.lines import SIGNS, as_code, call_on, expression_of, expressions, keyword_of, set_keyword
 from tensormagic.diagnoses.rule import is_differentiable, is_floating
 from tensormagic.reports import Clashing, FailureReport, Mismatch, Operand
 from tensormagic.reports.failure import PLAIN_NAMES, MismatchKind
@@ -50,6 +50,7 @@ _PLACE = re.compile(r"^.*\[(\d+)\]$")
 _WORDS = {"self": "tensor", "hx": "hidden state"}
 _PARAMETER = re.compile(r"[\w.\[\]]+\.(?:in_proj_)?(?:weight|bias|running_mean)(?:_ih|_hh)?(?:_l\d+)?")
 _HANDED_ON = "the input of "
+_RESULT = "the result of "
 _CLASS = re.compile(r"[A-Z]\w*[a-z]")
 
 
@@ -81,6 +82,12 @@ class Given:
         if expression_of(text) is None:
             return self.place or PLAIN_NAMES.get(self.role, self.role) or "x"
         return binding(text)
+
+    @property
+    def before(self) -> str:
+        """The layer of an ``nn.Sequential`` whose result it is: no code of the user's names it."""
+        text = self.operand.name.removeprefix(_RESULT)
+        return text if text != self.operand.name and not text.startswith("`") else ""
 
     @property
     def can_be_assigned(self) -> bool:
@@ -194,6 +201,48 @@ class Call:
         body = expression_of(self.report.call)
         given = keyword_of(body, keyword) if isinstance(body, ast.Call) else None
         return ast.unparse(given) if given is not None else ""
+
+    def layer_with(self, argument: str, value: Any, *, position: int = 0) -> list[str]:
+        """Return the call that makes the layer, with another value for one argument and all others as they are.
+
+        What is given for it by a name, or computed, stays as it is written, and the value stands beside the call.
+        """
+        body = expression_of(self.report.layer_call)
+        if not isinstance(body, ast.Call):
+            return []
+        given, keyword = keyword_of(body, argument), True
+        if given is None and position < len(body.args) and ast.unparse(body.args[position]) != "...":
+            given, keyword = body.args[position], False
+        named = [node for node in ast.walk(given) if isinstance(node, ast.Name)] if given is not None else []
+        if named and given is not None:
+            return [f"{ast.unparse(body)}  # with {ast.unparse(given)} = {value}"]
+        if keyword:
+            set_keyword(body, argument, ast.Constant(value))
+        else:
+            body.args[position] = ast.Constant(value)
+        groups = keyword_of(body, "groups") if argument == "in_channels" and given is not None else None
+        if groups is not None and ast.unparse(groups) == ast.unparse(given or groups):  # each channel by itself
+            set_keyword(body, "groups", ast.Constant(value))
+        return [ast.unparse(body)]
+
+    @property
+    def written_arguments(self) -> list[str]:
+        """What the user's own call gives, by place, as it is written there; none where that is not read."""
+        body = expression_of(self.report.call)
+        return [ast.unparse(each) for each in body.args] if isinstance(body, ast.Call) else []
+
+    @property
+    def arguments(self) -> str:
+        """The same of the method that was refused, as code; empty where the user called another."""
+        called = call_on(self.report.call, self.function)
+        return ", ".join(self.written_arguments) if called is not None else ""
+
+    def code_of(self, given: Given) -> str:
+        """Return an operand as the user's call writes it: ``self.scale`` where its path is ``net.scale``."""
+        ending = f".{given.code.rpartition('.')[2]}"
+        own = {ast.unparse(node) for node in expressions(self.report.call) if isinstance(node, ast.Attribute)}
+        found = [text for text in own if text.startswith("self.") and text.endswith(ending)]
+        return found[0] if len(found) == 1 and "." in given.code else given.code
 
     @property
     def receiver(self) -> str:
@@ -348,8 +397,8 @@ OPERANDS: Mapping[str, Finder] = {
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     each.__name__: each
     for each in (
-        abs, as_args, as_code, as_dtype, article, clashing, count, dict, dtype_of, hidden_state, int, is_differentiable,
-        is_floating, len, listed, map, max, min, numbers, pairwise, plural, prod, range, resolved, sizes, sorted, str,
-        sum, unlike, why_not, zip,
+        abs, as_args, as_code, as_dtype, article, clashing, count, dict, dtype_of, expression_of, hidden_state, int,
+        is_differentiable, is_floating, len, listed, map, max, min, numbers, pairwise, plural, prod, range, resolved,
+        sizes, sorted, str, sum, unlike, why_not, zip,
     )
 }  # fmt: skip

@@ -242,6 +242,9 @@ output size of \((?P<asked>.*?)\)
     shape: There must be one output size for each spatial dimension: {tensor} has {tensor.ndim - 2}, and
         {len(numbers(asked))} are given.
     parts: tensor.ndim must be {len(numbers(asked)) + 2}
+    with image: len(numbers(asked)) == 2 and tensor.ndim == 3
+    try: {tensor.code}.unsqueeze(0) when image and tensor[0] in (1, 3, 4)
+    try: {tensor.code}.permute(2, 0, 1).unsqueeze(0) when image and tensor[2] in (1, 3, 4) and tensor[0] > 4
 
 over an empty dimension|to have non-zero size|to be specified for input\.numel\(\) == 0
     shape: An empty dimension has no largest or smallest element: dimension {empty.shape.index(0)} of {empty} is empty.
@@ -353,7 +356,8 @@ def _ways(call: Call, given: Given, allowed: Shape) -> list[str]:
         features = next((one.operand.text for one in call.given if one.role == "num_features"), "")
         is_single = str(given[0]) == features != str(given[1])  # one item alone, whose channels come first
         if not is_single:  # the layer of the same kind that takes as many dimensions
-            return [f"nn.{kind[1]}{spatial}d({given[1]})"]
+            same = call.layer_with("num_features", given[1])
+            return [re.sub(r"(?<=Norm)\dd(?=\()", f"{spatial}d", way) for way in same]
     return _lifted(call, given, allowed)
 
 

@@ -226,7 +226,9 @@ def _clash(call: Call, left: Given, right: Given) -> Mismatch:
         as_dtype(other, given.dtype) if other and is_floating(given.dtype) else "",
     ]
     rule = f"Both must have the same dtype: {left.name} is {left.dtype} and {right.name} is {right.dtype}."
-    parts = left.whole(left.dtype, right.dtype), right.whole(right.dtype, left.dtype)
+    # Numbers that have a gradient, or get one, never become whole ones.
+    wrong = [given] if is_floating(fixed.dtype) and not is_floating(given.dtype) else [left, right]
+    parts = (one.whole(one.dtype, (right if one is left else left).dtype) for one in wrong)
     return mismatch("dtype", rule, *parts, works=works)
 
 

@@ -7,6 +7,15 @@ from tensormagic.diagnoses.mismatches.table import Messages
 says = Messages(globals())
 
 says.table(r"""
+# -- losses of the classes that an argmax chose
+
+mse.*not implemented for 'Long'
+    with chosen: call.tensors[0]; with scores: chosen.code.partition(".argmax(")[0]; with target: call.tensors[1]
+    if: ".argmax(" in chosen.code
+    dtype: An argmax has no gradient, so nothing would be trained by this loss: a loss of classes compares the scores,
+        {scores}, with {target.name}.
+    parts: chosen.dtype must be float32; maybe: F.cross_entropy({scores}, {target.code})
+
 # -- recurrent layers
 
 index 1 is out of bounds for dimension 0 with size 1|hx and cx should also be
@@ -39,7 +48,9 @@ inconsistent input_size: got {got} expected {takes}
     shape: The last dimension of {sequence} is {got}, but {call.subject} takes {takes} (input_size).
     parts: sequence[-1] must be {takes}; parts: one[-1] must be {got} for one in weights[:1]
     try: {sequence.code}.transpose({sequence.shape.index(takes)}, -1) when takes in sequence.shape[:-1]
+    with laid_out: takes in sequence.shape[:-1] or takes == 1
     try: {sequence.code}.unsqueeze(-1) when takes == 1
+    try: {layer} for layer in call.layer_with("input_size", got) when not laid_out
 
 Expected (?P<what>input|hidden|hx\[\d\]) to be (?P<counts>[\dD or]+?), got {got}D instead
     with state: what != "input"; with given: first one.ndim == got and not (state and one is left)
@@ -54,7 +65,17 @@ Expected hidden(?:\[\d\])? size \({wanted:shape}\), got \[{got:shape}\]
     with must: ", ".join([f"{meaning[at]} is {wanted[at]}" for at in wrong])
     with has: " and ".join([f"{got[at]} in dimension {at}" for at in wrong])
     shape: The hidden state has the shape ({", ".join(meaning)}){of_input}: {must}, but {hidden} has {has}.
-    parts: hidden[at] must be {wanted[at]} for at in wrong; try: torch.zeros({as_args(wanted)})
+    with states: [one for one in call.tensors if one is hidden or one.place and one.shape == hidden.shape]
+    parts: one[at] must be {wanted[at]} for one, at in [(one, at) for one in states for at in wrong]
+    with whole: len(wanted) == 3
+    with rows: sequence.ndim == 3 and wanted[1] in sequence.shape[:2] and not sequence.before
+    with batch: f"{sequence.code}.size({[*sequence.shape].index(wanted[1])})" if whole and rows else str(wanted[1])
+    with sizes_of_it: ", ".join([str(wanted[0]), batch, str(wanted[2])]) if whole else as_args(wanted)
+    with empty: not hidden.operand.least and not hidden.operand.most and hidden.operand.least is not None
+    maybe: torch.zeros({sizes_of_it}) when empty
+    with twice: not empty and wrong == [0] and got[0] == 2 * wanted[0] and not hidden.before
+    maybe: {hidden.code}[0::2] + {hidden.code}[1::2]  # if it is of two directions when twice
+    maybe: {hidden.code}[-{wanted[0]}:]  # if it is of twice the layers when twice
 
 # -- attention
 
@@ -62,7 +83,7 @@ expecting embedding dimension of {takes}, but got {got}
     with given: first one.ndim and one[-1] == got
     shape: The last dimension of the query is {got} in {given}, but {call.owner or "the attention"} takes {takes}
         (embed_dim).
-    parts: given[-1] must be {takes}
+    parts: given[-1] must be {takes}; try: {layer} for layer in call.layer_with("embed_dim", got)
 
 key shape torch\.Size\(\[[\d, ]*\]\) does not match value shape
     with key: call.tensor("key"); with value: call.tensor("value")
@@ -77,14 +98,21 @@ attn_mask is torch\.Size\(\[{got:shape}\]\), but should be \({wanted:shape}\)
 key_padded_mask\.shape\[{at}\] to be {wanted}, but got
     with mask: call.tensor("key_padding_mask|src_key_padding_mask")
     shape: The padding mask has the shape (batch, keys): dimension {at} of {mask} must be {wanted}.
-    parts: mask[at] must be {wanted}; try: {mask.code}.T when mask.ndim == 2 and mask[1 - at] == wanted
+    parts: mask[at] must be {wanted}
+    with turned: mask.ndim == 2 and query.ndim == 3 and query.shape[1::-1] == mask.shape[::-1]
+    with first: "batch_first=True" not in call.report.layer_call and turned
+    with layers: call.layer_with("batch_first", True, position=99)
+    maybe: {layer}  # if {query.code} is (batch, sequence, features) for layer in layers when first
+    with named: mask.operand.name and expression_of(mask.code)
+    maybe: {mask.code}.T  # if {mask.code} is (keys, batch) when turned and named
 
 # Keys or values whose batch is not that of the query, which torch splits them by.
 shape '\[{wanted:shape}\]' is invalid for input of size \d+
     if: call.report.inside.endswith("multi_head_attention_forward") and first.ndim == len(wanted) == 3
     with batch: wanted[1] * wanted[2] // first[-1]; if: batch * first[-1] == wanted[1] * wanted[2] and batch != first[1]
-    shape: Query, key and value must have the same batch size (dimension 1): it is {batch} in the query, and {first} has
-        {first[1]}.
+    with names: call.written_arguments if len(call.written_arguments) > 1 else ["the query", "the key"]
+    shape: Query, key and value must have the same batch size: it is {batch} in {names[0]}, and {first[1]} in
+        {names[1]}.
     parts: first[1] must be {batch}
 
 shape '\[.*?\]' is invalid for input of size \d+
@@ -142,14 +170,14 @@ weight of size \[{shape:shape}\], expected input\[.*?\] to have {takes} channels
         {takes}.
     parts: given[at] must be {takes}; kernel[0 if "transpose" in call.function else 1] must be {got}
     with end: given.ndim - 1; with is_last: given.ndim > 2 and given[-1] == takes and at != end
+    with is_last: is_last and (end - at == 1 or given[-2] != takes)
+    with is_third: given.ndim == 5 and at == 1 and given[2] == takes and not is_last
     try: {given.code}.transpose({at}, {end}) when is_last and end - at == 1
     try: {given.code}.permute({as_args([*range(at), end, *range(at, end)])}) when is_last and end - at != 1
-    try: {given.code}.transpose(0, 1) when given.ndim > 1 and at == 1 and given[0] == takes
+    try: {given.code}.transpose(1, 2) when is_third
     try: {given.code}.unsqueeze(1) when at == 0 and takes == 1
-    with weights: [call.tensor("weight", 1)] if call.function in ("conv1d", "conv2d", "conv3d") else []
-    with made: [(f"nn.{call.function.capitalize()}({given[at]}, {one[0]}", one.shape[2:]) for one in weights if one]
-    try: {layer}, {size[0]}) for layer, size in made when len({*size}) == 1
-    try: {layer}, ({as_args(size)})) for layer, size in made when len({*size}) != 1
+    with laid_out: is_last or is_third or at == 0 and takes in given.shape
+    try: {layer} for layer in call.layer_with("in_channels", given[at]) when not laid_out or given.before
 
 Given input size: \((?P<before>.*?)\)\. Calculated output size: \((?P<after>.*?)\)
     with was: numbers(before.replace("x", " ")); with becomes: numbers(after.replace("x", " "))
@@ -167,7 +195,12 @@ Given input size: \((?P<before>.*?)\)\. Calculated output size: \((?P<after>.*?)
         {takes}.
     parts: given[1] must be {takes}
     parts: one[0] must be {given[1]} for one in [call.tensor(role, 1)] when one and one.ndim
-    try: nn.BatchNorm{max(given.ndim - 2, 1)}d({given[1]}) when call.function == "batch_norm" and given.ndim < 6
+    with last: given.ndim - 1
+    with is_last: given.ndim > 2 and given[-1] == takes and (last == 2 or given[-2] != takes)
+    with order: as_args([0, last, *range(1, last)])
+    try: {given.code}.transpose(1, {last}) when is_last and last == 2
+    try: {given.code}.permute({order}) when is_last and last > 2
+    try: {layer} for layer in call.layer_with("num_features", given[1]) when not is_last or given.before
 
 Expected (?P<role>weight|bias) to be a vector of size equal to the number of channels in input
     with other: call.tensor(role, 2)
@@ -204,5 +237,6 @@ Given normalized_shape=\[{wanted:shape}\], expected input with shape
     parts: given[at] must be {wanted[at]} for at in wrong; parts: given.shape must be {sizes(wanted)} when not wrong
     parts: one.shape must be {sizes(tail)} for one in own
     try: {given.code}.transpose({given.shape.index(wanted[0])}, -1) when many == 1 and wanted[0] in given.shape[:-1]
-    try: nn.LayerNorm({given[-1] if many == 1 else f"[{as_args(tail)}]"}) when call.function == "layer_norm"
+    with now: tail[0] if many == 1 else [*tail]
+    try: {layer} for layer in call.layer_with("normalized_shape", now) when call.function == "layer_norm"
 """)

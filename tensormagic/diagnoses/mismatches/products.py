@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterator
 from math import prod
 
+from tensormagic.diagnoses.lines import as_code
 from tensormagic.diagnoses.mismatches.call import Call, Given, Shape, clashing, mismatch, needed, sizes
 from tensormagic.diagnoses.mismatches.table import Messages
 from tensormagic.reports import Mismatch
@@ -33,6 +35,10 @@ Expected input batch_size \({samples}\) to match target batch_size \({targets}\)
     parts: compared[0] must be {targets}; target[0] must be {samples}
     try: {compared.code}.flatten(0, 1) when compared.ndim == 3 and target.shape == (prod(compared.shape[:2]),)
     try: {target.code}.flatten() when target.ndim == 2 and compared.ndim == 2 and target.numel == compared[0]
+    with more: targets - samples; with steps: flattened(compared) and flattened(target) if more > 0 else ""
+    with many: steps and not samples % more and not targets % more and more > 1
+    with sums: f"{targets} is {more} × {targets // more}, and {samples} is {more} × {samples // more}" if many else ""
+    maybe: {steps}[:, 1:].reshape(-1)  # {sums} when many
 
 Class values must be smaller than num_classes
     with classes: call.value("num_classes", 1)
@@ -115,6 +121,9 @@ that is different to the input size|input and target shapes do not match|must be
     try: {compared.code}.squeeze({target.ndim}) when compared.shape == (*target.shape, 1)
     try: {target.code}.unsqueeze({target.ndim}) when compared.shape == (*target.shape, 1)
     try: {target.code}.squeeze({compared.ndim}) when target.shape == (*compared.shape, 1)
+    with as_many: compared.ndim and target.ndim and compared[0] == target[0] and compared.numel == target.numel
+    try: {target.code}.flatten(1) when as_many and compared.ndim == 2
+    try: {compared.code}.flatten(1) when as_many and target.ndim == 2
     with one_hot: compared.ndim == 2 and compared[1] != 1 and target.shape == compared.shape[:1]
     try: F.one_hot({target.code}.long(), {compared[1]}).float() when one_hot
 
@@ -215,6 +224,12 @@ inputs dimension -?\d+ must have length 3
 """)
 
 
+def flattened(given: Given) -> str:
+    """Return the code of what was put into one row, or one row a class; empty where its code does not say so."""
+    found = re.fullmatch(r"(.+)\.(?:(?:view|reshape)\(-1\b.*\)|flatten\(.*\))", given.code)
+    return found[1] if found else ""
+
+
 # -- linear layers: the inner dimensions must be equal --------------------------------------------------------------
 
 LINEAR = frozenset({"linear", "linear_cross_entropy"})
@@ -227,8 +242,12 @@ def linear(call: Call) -> Mismatch | None:
     given, weight = call.tensor("input", 0), needed(call.tensor("weight|linear_weight", 1))
     if given is not None and given.ndim and weight.ndim and given[-1] != weight[-1]:
         takes = f"{call.owner or weight} takes {weight[-1]} (in_features)"
-        rule = f"The last dimension of {given} is {given[-1]}, but {takes}."
-        return mismatch("shape", rule, *given.against(-1, weight, -1), works=_ways_into(call, given, weight))
+        rule, rows = f"The last dimension of {given} is {given[-1]}, but {takes}.", _rows_in_one(given, weight[-1])
+        if rows:
+            rule = f"{rule} {given[-1]} is {rows} × {weight[-1]}: the batch of {rows} was flattened as well."
+        maybe = [f"torch.flatten({given.code}, 1)  # where {given.code} is flattened"] if rows else []
+        ways = _ways_into(call, given, weight)
+        return mismatch("shape", rule, *given.against(-1, weight, -1), works=ways, maybe=maybe)
     bias = call.tensor("bias|linear_bias", 2)
     if bias is None or bias.shape[-1:] in {weight.shape[:1], (1,)}:
         return None
@@ -238,15 +257,25 @@ def linear(call: Call) -> Mismatch | None:
 
 def _ways_into(call: Call, given: Given, weight: Given) -> Iterator[str]:
     takes, shape = weight[-1], given.shape
-    for first in range(1, given.ndim - 1):
-        if prod(shape[first:]) == takes:
-            yield f"{given.code}.flatten({first})"
+    flat = [first for first in range(1, given.ndim - 1) if prod(shape[first:]) == takes][:1]
+    for first in flat:
+        start = f"start_dim={first}" if first != 1 else ""
+        yield (
+            f"nn.Flatten({start})  # before {as_code(call.owner)}" if given.before else f"{given.code}.flatten({first})"
+        )
+    if flat:
+        return
     if given.ndim == 2 and shape[0] == takes:
         yield f"{given.code}.T"
     elif given.ndim > 2 and takes in shape:
         yield f"{given.code}.transpose({shape.index(takes)}, -1)"
-    if call.function == "linear" and weight.ndim == 2:
-        yield f"nn.Linear({shape[-1]}, {weight[0]})"
+    if call.function == "linear" and weight.ndim == 2 and not _rows_in_one(given, takes):
+        yield from call.layer_with("in_features", shape[-1])
+
+
+def _rows_in_one(given: Given, takes: int) -> int:
+    """Return how many rows of what a layer takes stand in one dimension: a flatten that took the batch with it."""
+    return given[0] // takes if given.ndim == 1 and not given[0] % takes else 0
 
 
 @says(r"mat1 and mat2 shapes cannot be multiplied \(\d+x{columns} and {rows}x\d+\)")

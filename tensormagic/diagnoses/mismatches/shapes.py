@@ -5,6 +5,7 @@ Broadcasting compares dimensions from the right: they must be equal, or one of t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from itertools import accumulate, combinations
 from math import prod
@@ -20,6 +21,7 @@ says = Messages(globals())
 
 # The last dimensions of these are no batch: the product takes them.
 _MATRIX_DIMENSIONS = {"matmul": 2, "solve": 2, "baddbmm": 2, "lstsq": 2}
+_LOSSES = frozenset({"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"})
 # Arguments that take no part in the broadcasting.
 _APART = {"cosine_embedding_loss": frozenset({"weight"}), "setitem": frozenset({"index"})}
 
@@ -48,6 +50,9 @@ Sizes of tensors must match except in dimension {along}
     with shapes: [(dim, {one.shape[:dim] + one.shape[dim + 1 :] for one in members}) for dim in range(top.ndim)]
     with dims: [dim for dim, rest in shapes if dim != along and len(rest) == 1]
     try: torch.cat([{first_four(members)}], dim={dim}) for dim in dims
+    with single: [one for one in members if len(members) == 2 and not dims and {one[at] for at in places} == {1}]
+    with pairs: [(one, [each for each in members if each is not one][0]) for one in single]
+    try: {way} for way in [expanded(call, one, other, places) for one, other in pairs]
     with maps: len(members) == 2 and top.ndim == 4 and not dims and not differing.keys() & {0, 1}
     with assigned: f"{top.code} = " if top.can_be_assigned else ""
     try: {assigned}F.interpolate({top.code}, size={members[1].code}.shape[2:]) when maps
@@ -97,7 +102,7 @@ view size is not compatible with input tensor's size and stride
         {barrier.inner_size} × {barrier.inner_stride} = {barrier.needed}.
     parts: first[barrier.outer] is stride {barrier.stride} must be a stride of {barrier.needed}
     parts: first[barrier.inner] is stride {barrier.inner_stride}
-    with text: as_args(wanted if call.function.endswith("_as") else asked)
+    with text: as_args(wanted) if call.function.endswith("_as") else call.arguments or as_args(asked)
     with ways: in_memory_order(first, wanted, text); try: {way} for way in ways
     try: {first.code}.reshape({text}) when not ways; try: {first.code}.contiguous().view({text}) when not ways
 
@@ -105,7 +110,7 @@ view size is not compatible with input tensor's size and stride
     if: not anything.dtype; with wanted: asked_for(call)
     view: The elements of {anything.name} do not lie in memory in the order that this view needs. A reshape copies them
         into that order.
-    parts: anything; try: {anything.code}.reshape({as_args(wanted)}) when wanted
+    parts: anything; try: {anything.code}.reshape({call.arguments or as_args(wanted)}) when wanted
 
 only one dimension can be inferred
     argument: Only one dimension can be inferred by torch (-1).
@@ -133,7 +138,8 @@ size=\[{wanted:shape}\]\): the number of sizes provided
 
 Number of dimensions of repeat dims can not be smaller
     shape: The new shape must name every dimension of {first}, from the right; new ones may stand before them.
-    parts: first.shape
+    parts: first.shape; with one: first.ndim == 2 and call.arguments.isdigit()
+    maybe: {first.code}.repeat({call.arguments}, 1) when one; maybe: {first.code}.repeat(1, {call.arguments}) when one
 
 size \{\[{target:shape}\]\} is not expandable to size \{\[{have:shape}\]\}
     with given: call.of_shape(have) or first; with wrong: clashing(given.shape, target)
@@ -195,6 +201,12 @@ def fits_into(shape: Shape, target: Shape) -> bool:
     """Whether a shape broadcasts to ``target`` and no further."""
     aligned = zip(reversed(shape), reversed(target), strict=False)
     return len(shape) <= len(target) and all(size in {1, wanted} for size, wanted in aligned)
+
+
+def expanded(call: Call, one: Given, other: Given, places: list[int]) -> str:
+    """Return a tensor, sizes of which are 1, with those of another."""
+    sizes = (f"{call.code_of(other)}.size({at})" if at in places else "-1" for at in range(one.ndim))
+    return f"{call.code_of(one)}.expand({', '.join(sizes)})"
 
 
 def first_four(members: list[Given]) -> str:
@@ -283,7 +295,33 @@ def do_not_broadcast(call: Call, one: int = -1, other: int = -1) -> Mismatch | N
     compared = f"{'Batch dimensions' if cut else 'Dimensions'} are compared from the right, and must be equal or 1"
     parts = [part for at in where for part in left.against(at, right, at)]
     works = [] if cut else _ways(call, left, right)
-    return mismatch("shape", f"{compared}: {left} and {right} have {against}.", *parts, works=works)
+    maybe = [*_sized_by_another(left, right, where), *shortcut(call, left, right)]
+    return mismatch("shape", f"{compared}: {left} and {right} have {against}.", *parts, works=works, maybe=maybe)
+
+
+def _sized_by_another(left: Given, right: Given, where: list[int]) -> Iterator[str]:
+    """Yield the code of an operand that asks the other one for a size, with the dimension that was meant."""
+    for mended, other in ((left, right), (right, left)):
+        for at in (each % other.ndim for each in where if mended.ndim == other.ndim):
+            asks = re.compile(rf"(?<![\w.])({re.escape(other.code)}\.(?:size\(|shape\[))(\d+)")
+            asked = asks.findall(mended.code)
+            if len(asked) == 1 and other.shape[int(asked[0][1])] == mended[at]:
+                yield asks.sub(rf"\g<1>{at}", mended.code)
+
+
+def shortcut(call: Call, left: Given, right: Given) -> Iterator[str]:
+    """Yield the layer that a residual needs where a block changes the channels or halves the image."""
+    skipped, out = (left, right) if left.code.isidentifier() and not right.code.isidentifier() else (right, left)
+    if call.function not in {"add", "iadd"} or not 3 <= out.ndim == skipped.ndim <= 5 or out[0] != skipped[0]:
+        return
+    strides = {
+        before // after if before % after == 0 else 0
+        for before, after in zip(skipped.shape[2:], out.shape[2:], strict=True)
+    }
+    if out[1] != skipped[1] and len(strides) == 1 and 0 not in strides:
+        (step,) = strides
+        stride = f", stride={step}" if step > 1 else ""
+        yield f"nn.Conv{out.ndim - 2}d({skipped[1]}, {out[1]}, 1{stride})  # made once, applied to {skipped.code}"
 
 
 def _ways(call: Call, left: Given, right: Given) -> list[str]:
@@ -291,14 +329,25 @@ def _ways(call: Call, left: Given, right: Given) -> list[str]:
 
     They must broadcast to one of the two: a result larger than both is hardly meant.
     """
-    ways, pairs = list[str](), [(right, left), (left, right)]
+    ways, pairs = _of_classes(call, left, right), [(right, left), (left, right)]
     for mended, other in pairs if right.ndim <= left.ndim else pairs[::-1]:
         others = [one.shape for one in call.tensors if one not in (mended, other)]
         for shape, code in changes(mended):
             fits = fits_into(shape, other.shape) or (len(shape) == other.ndim and fits_into(other.shape, shape))
+            moved = code.endswith(".T") or ".transpose(" in code
+            # Sizes that change places fit by chance unless all do, and a loss compares tensors of one shape.
+            fits = shape == other.shape if moved or call.function in _LOSSES else fits
             if fits and not any(clashing(shape, each) for each in others):
                 ways.append(code)
     return ways[:2]
+
+
+def _of_classes(call: Call, scores: Given, target: Given) -> list[str]:
+    """Return the losses for a target that holds one class for each sample, where this one takes a target of numbers."""
+    if call.function not in _LOSSES or target.dtype != "int64" or scores.ndim != 2 or target.shape != scores.shape[:1]:
+        return []
+    one_hot = f"F.one_hot({target.code}, {scores[1]}).float()"
+    return [f"F.cross_entropy({scores.code}, {target.code})", f"F.{call.function}({scores.code}, {one_hot})"]
 
 
 def changes(given: Given) -> Iterator[tuple[Shape, str]]:

@@ -37,6 +37,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import cache, cached_property
 from importlib import import_module
 from operator import itemgetter
@@ -72,6 +73,7 @@ _BLOCK = re.compile(r"((?:^\S.*\n)+)((?:^ {4}.*\n)+)", re.MULTILINE)
 _ENTRIES = re.compile(r"; (?=(?:if|with \w+|parts|try|maybe): )")
 _PART = re.compile(r"(\w+)(?:\[(.+?)\]|\.(\w+))?(?: is (.+?))?(?: must be (.+))?")
 _EQUAL = re.compile(r"(\w+)\[(.+?)\] must equal (\w+)\[(.+?)\]")
+_LAYER = re.compile(r"(?:\w+\.)*[A-Z]\w*\(")
 _CHOICES: Mapping[str, Callable[[list[Given]], Any]] = {
     "first": itemgetter(0), "last": itemgetter(-1), "every": lambda found: needed(found or None), "all": list,
 }  # fmt: skip
@@ -242,7 +244,12 @@ def mismatch_of(report: FailureReport) -> Mismatch | None:
         report: The failed call; its own ``mismatch`` is not looked at.
     """
     call = Call(report)
-    return next(filter(None, (row.mismatch(call) for row in rows())), None)
+    found = next(filter(None, (row.mismatch(call) for row in rows())), None)
+    if found is None or not any(call.given[part.operand].before for part in found.parts):
+        return found
+    # No code of the user's names what one layer hands on to the next: a layer alone can be changed.
+    works, maybe = (tuple(filter(_LAYER.match, ways)) for ways in (found.works, found.maybe))
+    return replace(found, works=works, maybe=maybe)
 
 
 def rows() -> Iterator[Row]:
@@ -258,6 +265,9 @@ def rows() -> Iterator[Row]:
 
 _CODES = {"view": "TM101", "dtype": "TM802", "shape": "TM804"}
 # A tensor of classes or indices holds one that is not there; on a GPU that ends the process's use of it.
+# Calls whose arguments are sizes, or an order of dimensions.
+_TAKE_SIZES = frozenset({"view", "reshape", "expand", "repeat", "tile", "split", "split_with_sizes", "permute",
+                         "unflatten", "broadcast_to", "interpolate"})  # fmt: skip
 _IGNORED = 255  # marks a border in masks, as a habit
 _OF_VALUES = re.compile(r"Target -?\d+ is out of bounds|^index out of range in self|Class values must be")
 
@@ -331,18 +341,39 @@ def _ways(clash: Mismatch) -> str:
 
 def _without_a_way(report: FailureReport, clash: Mismatch, operands: list[Operand]) -> str:
     """Return what is to be done where no code is known that would work: sizes come from where a tensor is made."""
-    given = [operand.name or operand.role for operand in operands if operand.role not in {"weight", "bias"}]
-    names = list(dict.fromkeys(name.removeprefix("the result of ") for name in given if name))
     if report.inside.endswith("default_collate"):
         return (
             "Give every sample one shape in the dataset's `__getitem__` (resize or crop images, pad or cut sequences), "
             "or give the DataLoader a `collate_fn` that pads the samples of a batch."
         )
-    if all(part.dimension is None for part in clash.parts) and len({len(each.shape) for each in operands}) > 1:
+    known = [operand for operand in operands if operand.is_tensor]
+    counts = {len(operand.shape) for operand in known}
+    if all(part.dimension is None for part in clash.parts) and len(counts) == 2 and max(counts) - min(counts) == 1:
         return "`unsqueeze` adds a dimension of size 1, and `squeeze` removes one."
-    if len(names) < 2:
-        return f"Look at where {names[0] if names else 'it'} is made: its sizes come from there."
-    return f"Change {names[1]} so that its sizes match {names[0]}, or slice the larger one."
+    data = [operand for operand in known if operand.role not in {"weight", "bias"}] or known
+    named = (operand.name or operand.role for operand in data)
+    names = list(dict.fromkeys(name.removeprefix("the result of ") for name in named if name not in {"", "self"}))
+    if not names:
+        return ""
+    if report.function.rpartition(".")[2] in _TAKE_SIZES and report.call:
+        return f"Change the sizes in `{report.call}`, or look at where {names[0]} is made."
+    if len(names) == 1:
+        return f"Look at where {names[0]} is made: its sizes come from there."
+    return _more_rows(report, clash, names) + f"Look at where {names[0]} and {names[1]} are made."
+
+
+def _more_rows(report: FailureReport, clash: Mismatch, names: list[str]) -> str:
+    """Return what it means that a loss has several rows for each target: a view made samples of other dimensions."""
+    at, part = report.function.rpartition(".")[2], clash.parts[0]
+    if not (part.got.isdigit() and part.expected.isdigit()) or report.operands[part.operand].role != "input" or not at:
+        return ""
+    many, few = int(part.got), int(part.expected)
+    if not few or many <= few or many % few or part.dimension != 0:
+        return ""
+    return (
+        f"{many} is {few} × {many // few}: {names[0]} has {many // few} for each of the {few} in {names[1]}. A "
+        "`view(-1, …)` puts all that does not fit its other sizes into the batch; `flatten(1)` keeps the batch. "
+    )
 
 
 def _origins(report: FailureReport, operands: list[Operand]) -> Iterator[RelatedLine]:
@@ -362,7 +393,7 @@ def tried_way(finding: Finding, report: Report, line: str) -> str:
         return ""
     (way,) = failure.mismatch.works
     tree = statement_of(way)
-    if finding.remedy != f"`{way}`" or way.startswith("nn.") or not isinstance(tree, ast.Expr):
+    if finding.remedy != f"`{way}`" or _LAYER.match(way) or not isinstance(tree, ast.Expr):
         return ""
     replaced = failure.call if isinstance(tree.value, ast.BinOp) else ""
     if isinstance(tree.value, ast.Call) and isinstance(tree.value.func, ast.Attribute):
