@@ -7,6 +7,7 @@ habit of the loop: once may be meant, or an experiment.
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Iterator
 
 from tensormagic.diagnoses.lines import (
@@ -79,6 +80,8 @@ def accumulated(report: TraceReport) -> Iterator[Finding]:
         patterns = _of_kind(use, "accumulated")
         if not patterns or not (_in_a_row(patterns) or use.type_name == "LBFGS"):  # whose steps are loops themselves
             continue
+        if (found := use.accumulation) and math.isclose(found.last_norm, found.last_pass_norm or 0.0, rel_tol=1e-3):
+            continue  # it was replaced by what the last pass alone brought
         most, times = _most(patterns), _total(patterns)
         if (use.name, most.location, most.backward) in told:
             continue  # the optimizer of another round

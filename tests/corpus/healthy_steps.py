@@ -70,6 +70,60 @@ def the_generator_s_loss_reaches_the_discriminator():
 
 
 @healthy(nearly="TM309")
+def weights_of_losses_that_get_their_gradient_by_hand():
+    """GradNorm: what the loss brings them is replaced, by a gradient of how fast each loss is learned."""
+    body, heads = nn.Linear(5, 8), nn.ModuleList([nn.Linear(8, 1), nn.Linear(8, 1)])
+    weights = torch.ones(2, requires_grad=True)
+    optimizer = torch.optim.Adam([*body.parameters(), *heads.parameters()], 1e-2)
+    weights_optimizer = torch.optim.Adam([weights], 0.05)
+    with tm.trace(namespace={**locals()}) as trace:
+        for _ in range(8):
+            x, targets = torch.randn(32, 5), torch.randn(2, 32, 1)
+            found = torch.relu(body(x))
+            losses = torch.stack([(head(found) - y).pow(2).mean() for head, y in zip(heads, targets, strict=True)])
+            optimizer.zero_grad()
+            (weights * losses).sum().backward(retain_graph=True)
+            grads = [torch.autograd.grad(loss, body.weight, retain_graph=True)[0] for loss in losses]
+            norms = torch.stack([grad.norm() for grad in grads]) * weights
+            (weights.grad,) = torch.autograd.grad((norms - norms.mean().detach()).abs().sum(), weights)
+            optimizer.step()
+            weights_optimizer.step()
+    return trace.report
+
+
+def _estimated(use):
+    """RELAX: the variance of an estimated gradient trains a network alone; ``use`` gives the estimate its place."""
+    theta, control = nn.Parameter(torch.zeros(4)), nn.Linear(4, 1)
+    optimizer, optimizer_c = torch.optim.Adam([theta], 0.01), torch.optim.Adam(control.parameters(), 0.01)
+    with tm.trace(namespace={**locals()}) as trace:
+        for _ in range(8):
+            z = torch.sigmoid(theta + torch.randn(4))
+            value = control(z).squeeze() + (z - 0.4).pow(2).sum()
+            (estimate,) = torch.autograd.grad(value, theta, create_graph=True)
+            optimizer_c.zero_grad()
+            estimate.pow(2).mean().backward()
+            optimizer_c.step()
+            use(theta, estimate.detach())
+            optimizer.step()
+    return trace.report
+
+
+@healthy(nearly="TM309")
+def an_estimate_takes_the_place_of_the_gradient():
+    return _estimated(lambda theta, estimate: setattr(theta, "grad", estimate))
+
+
+@healthy(nearly="TM309")
+def an_estimate_is_written_over_the_gradient():
+    return _estimated(lambda theta, estimate: theta.grad.copy_(estimate))
+
+
+@healthy(nearly="TM309")
+def an_estimate_is_written_over_the_gradient_unseen():
+    return _estimated(lambda theta, estimate: theta.grad.data.copy_(estimate))
+
+
+@healthy(nearly="TM309")
 def the_update_is_by_hand_and_clears():
     w = torch.zeros(3, requires_grad=True)
     x, y = torch.randn(20, 3), torch.randn(20)

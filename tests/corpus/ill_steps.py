@@ -74,6 +74,48 @@ def zero_grad_once_an_epoch():
     return trace.report
 
 
+def _changed(change):
+    """Train a network that is never cleared; ``change`` alters its gradients before each step."""
+    net = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+    with tm.trace(namespace={"net": net, "optimizer": optimizer}) as trace:
+        for images, classes in batches(6):
+            F.cross_entropy(net(images.flatten(1)), classes).backward()
+            change(net)
+            optimizer.step()
+    return trace.report
+
+
+@ill("TM309", severity="warning", line="optimizer.step()", says=("in 5 of its 6 steps",))
+def clipped_and_never_cleared():
+    return _changed(lambda net: nn.utils.clip_grad_norm_(net.parameters(), 0.5))
+
+
+@ill("TM309", severity="warning", line="optimizer.step()", says=("in 5 of its 6 steps",))
+def values_clipped_and_never_cleared():
+    return _changed(lambda net: nn.utils.clip_grad_value_(net.parameters(), 0.01))
+
+
+@ill("TM309", severity="warning", line="optimizer.step()", says=("in 5 of its 6 steps",))
+def averaged_and_never_cleared():
+    """Another tensor takes the place of the gradient, and is the same but for a factor."""
+
+    def halve(net):
+        for p in net.parameters():
+            p.grad = p.grad / 2
+
+    return _changed(halve)
+
+
+@ill("TM309", severity="warning", line="optimizer.step()", says=("in 5 of its 6 steps",))
+def decayed_by_hand_and_never_cleared():
+    def decay(net):
+        for p in net.parameters():
+            p.grad.add_(p.detach(), alpha=1e-3)
+
+    return _changed(decay)
+
+
 @ill("TM309", line="head_optimizer.step()", subject="head_optimizer", says=("`head_optimizer.zero_grad()`",))
 def the_second_optimizer_is_never_cleared():
     """Two optimizers, one zero_grad: the body's gradients are cleared, the head's are not."""

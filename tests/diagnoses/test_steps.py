@@ -42,6 +42,13 @@ def test_gradients_that_accumulate():
     assert found.remedy == "Zero them once per step, before the backward: `optimizer.zero_grad()`"
 
 
+def test_what_the_last_pass_alone_brought():
+    """Nothing old is in a gradient of the same norm: it was replaced."""
+    replaced = Accumulation(0, 2, 0.5, 6, 6.381, 6.3812)
+    report = trained(pattern("fresh"), pattern("accumulated", 5, first=2, last=6), accumulation=replaced)
+    assert diagnose(report) == ()
+
+
 def test_an_update_by_hand_that_accumulates():
     """It is about the leaf, and stands at the backward: the line of the update is not known."""
     use = OptimizerUse(name="", type_name="", steps=3, patterns=(pattern("accumulated", 3, location=None),), holds=(0,))

@@ -35,6 +35,8 @@ from tensormagic.reports import Accumulation, OptimizerUse, StepKind, StepPatter
 MOST_PROBES = 3  # parameters of one optimizer that are followed
 FIRST_QUESTIONS = 8  # looks at values before they become rare
 MOST_PATTERNS = 24  # of one optimizer
+MOST_COMPARED = 64  # elements of a gradient
+MUCH_APART = 0.1  # what is no longer the same gradient: a decay that was added to it by hand is less
 
 Reference = Callable[[], "torch.Tensor | None"]
 # Gives the number of a leaf, and the norm of what the last backward brought it; below zero for nothing, None where that
@@ -59,6 +61,7 @@ class ParameterProbe:
     emptied: bool = False  # whether it was brought something since the last step, and is cleared now
     by_backward: bool = False  # whether what is in it came from a backward, and not from the user's own hand
     weights: int = -1  # the version of the parameter when a backward inside a step brought it; -1 outside of steps
+    added: torch.Tensor | None = None  # some values of what a backward has made by adding to what a step had used
 
     def look(self) -> bool:
         """Return whether the gradient is what it was when last looked at; remember what it is now."""
@@ -81,6 +84,23 @@ class ParameterProbe:
         """Note that it is cleared: what is in it was not brought, and not used."""
         self.emptied = before_step and (self.brought or self.emptied)
         self.used = self.brought = self.by_backward = False
+
+
+def some_values(gradient: torch.Tensor) -> torch.Tensor:
+    """Return a copy of a few elements, evenly spaced."""
+    few = gradient.detach().flatten()[:: max(gradient.numel() // MOST_COMPARED, 1)][:MOST_COMPARED]
+    return few.to(torch.float32, copy=True)
+
+
+def apart(now: torch.Tensor, then: torch.Tensor) -> torch.Tensor:
+    """Return how far a gradient is from what it was, relative to its own norm: zero if it was only scaled or clamped.
+
+    A single number can always be the same but for a factor: there it has to be equal.
+    """
+    factor, bound = ((now @ then) / (then @ then)).clamp_min(0), now.abs().max()
+    others = (then,) if then.numel() == 1 else (factor * then, then.clamp(-bound, bound))
+    distance: torch.Tensor = torch.stack([(now - other).norm() for other in others]).min() / now.norm()
+    return distance
 
 
 def all_zero(gradient: torch.Tensor | None) -> bool:
@@ -203,6 +223,23 @@ class Stepping:
         self._unanswered |= bool(probes) and question not in self._answers
         return bool(probes) and self._answers.get(question, False)
 
+    def _are_others(self, probes: list[ParameterProbe]) -> bool:
+        """Return whether what a backward had added to was replaced since, when last asked: no part of it is in there.
+
+        What is clipped, averaged or unscaled is the same but for a factor.
+        """
+        if probes and self._is_time("replaced"):
+            both = [(gradient_of(probe.parameter()), probe.added) for probe in probes]
+
+            def keep(distances: list[float]) -> None:
+                self._answers["replaced"] = min(distances, default=0.0) > MUCH_APART
+
+            with suppress(RuntimeError, NotImplementedError, TypeError), quiet():
+                read = [apart(some_values(now), then) for now, then in both if now is not None and then is not None]
+                self._late.read(read, keep)
+        self._unanswered |= bool(probes) and "replaced" not in self._answers
+        return bool(probes) and self._answers.get("replaced", False)
+
     def after_pass(self) -> None:
         """Look after a backward."""
         for probe in self.probes:
@@ -210,6 +247,12 @@ class Stepping:
                 probe.brought = probe.by_backward = probe.gradient is not None
             leaf = probe.parameter() if self._is_inside else None
             probe.weights = -1 if leaf is None else leaf._version
+            probe.added = None
+            if probe.used and probe.brought:
+                gradient = gradient_of(probe.parameter())
+                with suppress(RuntimeError, NotImplementedError, TypeError), quiet():
+                    if gradient is not None and gradient.is_floating_point():
+                        probe.added = some_values(gradient)
 
     def other_stepped(self) -> None:
         """Note that another optimizer has made a step: it used what the last backward brought, here too."""
@@ -250,6 +293,10 @@ class Stepping:
         if self._are_zero(changed, "changed"):
             for probe in changed:
                 probe.clear(before_step=True)
+        added = [one for one in self.probes if one.used and one.brought and one.added is not None]
+        if self._are_others(added):
+            for probe in added:
+                probe.clear()
 
     def uses_scaled(self, scale: float | None) -> bool:
         """Return whether the step uses what a backward of a scaled loss brought; what was divided by hand is smaller.
