@@ -34,6 +34,69 @@ def scores_that_are_permuted_first():
     return trace.report
 
 
+def _detected(flat, boxes=2):
+    """A head of SSD or RetinaNet: four numbers for each of two boxes at each of 4 by 4 places; ``flat`` lines them up."""
+    head = nn.Conv2d(8, boxes * 4, 3, padding=1)
+    optimizer = torch.optim.SGD(head.parameters(), 1e-2)
+    with tm.trace(namespace={"head": head}) as trace:
+        for _ in range(6):
+            found = flat(head(torch.randn(3, 8, 4, 4)).permute(0, 2, 3, 1))
+            optimizer.zero_grad()
+            F.smooth_l1_loss(found, torch.randn(3, 16 * boxes, 4)).backward()
+            optimizer.step()
+    return trace.report
+
+
+@healthy(nearly="TM106")
+def boxes_of_a_detector():
+    """Last in memory are two boxes of four numbers: that the grid is four wide, too, is chance."""
+    return _detected(lambda found: found.contiguous().view(len(found), -1, 4))
+
+
+@healthy(nearly="TM106")
+def boxes_of_a_detector_reshaped():
+    return _detected(lambda found: found.reshape(3, -1, 4))
+
+
+@healthy(nearly="TM106")
+def boxes_of_a_detector_after_an_activation():
+    return _detected(lambda found: found.contiguous().relu().view(found.size(0), -1, 4), boxes=3)
+
+
+def _attended(shift):
+    """Attention of 6 places to 6 others, by how far apart they are; ``shift`` moves each row on by one."""
+    key = nn.Linear(8, 8)
+    with tm.trace(namespace={"key": key}) as trace:
+        for _ in range(4):
+            scores = torch.einsum("ibd,jbd->ijb", torch.randn(6, 2, 8), key(torch.randn(7, 2, 8)))
+            shift(scores).softmax(1).square().mean().backward()
+    return trace.report
+
+
+@healthy(nearly="TM106")
+def rows_that_are_shifted_by_a_view():
+    """Transformer-XL: a column is added, and the sizes change places, so that each row begins one later."""
+
+    def shift(x):
+        padded = torch.cat([torch.zeros(x.size(0), 1, x.size(2)), x], 1)
+        sizes = x.size(1) + 1, x.size(0), x.size(2)
+        padded = padded.view(*sizes)
+        return padded[1:].view_as(x)
+
+    return _attended(shift)
+
+
+@healthy(nearly="TM106")
+def rows_that_are_shifted_by_two_views():
+    """XLNet: the column is there from the beginning."""
+
+    def shift(x):
+        rows, columns, samples = x.shape
+        return x.reshape(columns, rows, samples)[1:, ...].reshape(rows, columns - 1, samples)
+
+    return _attended(shift)
+
+
 @healthy(nearly="TM106")
 def windows_groups_and_flat_batches():
     """Windows of an image, groups of channels, a batch of sequences as one: all in the order of the elements."""

@@ -28,6 +28,18 @@ def a_segmentation_whose_scores_are_flattened():
     return trace.report
 
 
+@ill("TM106", severity="warning", line="scores = scores.view(-1, 2)", says=("(4, 2, 8, 8)", "movedim(1, -1)"))
+def a_segmentation_of_two_classes_whose_scores_are_flattened():
+    """That two divides the width does not make pieces of a row the scores of a pixel."""
+    net = nn.Sequential(nn.Conv2d(1, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 2, 1), nn.LeakyReLU())
+    with tm.trace(namespace={"net": net}) as trace:
+        for images, _ in batches(3, 4):
+            scores = net(images)
+            scores = scores.view(-1, 2)
+            F.cross_entropy(scores, (images > 0.5).long().flatten()).backward()
+    return trace.report
+
+
 class Heads(nn.Module):
     """Attention whose heads are split off without a transpose."""
 

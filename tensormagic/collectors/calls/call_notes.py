@@ -99,7 +99,8 @@ def _operands(part: ast.AST | None) -> list[ast.expr]:
             return [x]
         case ast.Call(func=func, args=args, keywords=keywords):
             owner = func.value if isinstance(func, ast.Attribute) else None
-            text = ast.unparse(owner) if owner is not None else ""  # by what everybody calls torch's modules
+            # By what everybody calls torch's modules; ``torch.cat(…)`` itself is a tensor.
+            text = ast.unparse(owner) if isinstance(owner, ast.Name | ast.Attribute) else ""
             free = text in {"F", "torch", "nn", "self"} or text.startswith(("torch.", "nn.", "F."))
             if free and args and isinstance(args[0], ast.List | ast.Tuple):
                 tensors = args[0].elts

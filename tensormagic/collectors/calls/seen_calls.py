@@ -106,6 +106,7 @@ def copied(watch: CallNotes, call: Call) -> None:
 # elements end up under indices that they do not belong to: (B, C, H, W) as (B, H * W, C) mixes the channels.
 
 _MOST_DIMS = 5
+_MOST_MADE = 8  # ops that are gone back
 
 
 def regrouped(watch: CallNotes, call: Call) -> None:
@@ -118,8 +119,48 @@ def regrouped(watch: CallNotes, call: Call) -> None:
             part = running_part(call.frame) if is_own_code(call.frame.f_code.co_filename) else None
             if part is None or any(isinstance(node, ast.Mult | ast.FloorDiv) for node in ast.walk(part)):
                 continue  # ``view(t, b * heads, -1)`` splits on purpose
-        watch.note("regrouped", call, operands=(source,), result=result, detail=order)
+            if _is_shifted(part, call.frame):
+                continue
+        if order == "pieces" and not _has_channels_first(source):
+            continue
+        detail = "permuted" if order == "pieces" else order
+        watch.note("regrouped", call, operands=(source,), result=result, detail=detail)
         return
+
+
+def _is_shifted(part: ast.AST, frame: FrameType) -> bool:
+    """Return whether the first row of what is made is cut off: ``x.view(k, q)[1:].view(q, k - 1)`` shifts each row."""
+    tree, text = tree_of(frame), ast.unparse(part)
+    around = statements_around(tree, frame.f_lineno)
+    scope = next((each for each in reversed(around) if isinstance(each, ast.FunctionDef)), tree)
+    made = (node for node in ast.walk(scope) if isinstance(node, ast.Assign) and ast.unparse(node.value) == text)
+    called = {text, *(ast.unparse(target) for node in made for target in node.targets)}
+    for node in ast.walk(scope):
+        if isinstance(node, ast.Subscript) and ast.unparse(node.value) in called:
+            index = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+            if any(isinstance(each, ast.Slice) and each.lower and ast.unparse(each.lower) == "1" for each in index):
+                return True
+    return False
+
+
+_ELEMENTWISE = frozenset({"Relu", "LeakyRelu", "Sigmoid", "Silu", "Gelu", "Tanh", "Elu", "Add", "Mul", "Clone"})
+_CHANNELS_FIRST = (
+    "Convolution",
+    "NativeBatchNorm",
+    "CudnnBatchNorm",
+    "NativeGroupNorm",
+    "Upsample",
+    "MaxPool",
+    "AvgPool",
+)
+
+
+def _has_channels_first(x: torch.Tensor) -> bool:
+    """Return whether what made a tensor, before what treats all elements alike, gives (batch, channels, places)."""
+    node, looked = x.grad_fn, 0
+    while node is not None and node.name().partition("Backward")[0] in _ELEMENTWISE and looked < _MOST_MADE:
+        node, looked = node.next_functions[0][0], looked + 1
+    return node is not None and node.name().startswith(_CHANNELS_FIRST)
 
 
 @lru_cache(maxsize=256)
@@ -150,13 +191,16 @@ def _orders(before: tuple[int, ...], after: tuple[int, ...]) -> tuple[str, ...]:
 def _order(before: tuple[int, ...], after: tuple[int, ...]) -> str:
     """Return how the dimensions would have to be swapped for the new sizes; empty where the sizes do not tell.
 
-    (24, 8, 8) as (8, 192) may be eight steps of three samples each as well: nothing has to be swapped for that.
+    (24, 8, 8) as (8, 192) may be eight steps of three samples each as well: nothing has to be swapped for that. Of
+    (4, 4, 8) as (32, 4), each row may be a piece of one that is there: four numbers for each of two boxes.
     """
     if len(before) > len(after) == 2 and before[0] % after[0] == 0:
         return ""
     ends = set(accumulate(after, mul))
     # Of some other order, neighbouring sizes multiply to the new ones.
     if any(ends <= set(accumulate(swapped, mul)) for swapped in permutations(before) if swapped != before):
+        if len(after) < len(before) and before[-1] % after[-1] == 0:
+            return "pieces"
         return "swapped" if len(before) == len(after) == 2 else "permuted"
     if len(before) == 2 and len(after) == 3 and after[1] == before[0] != after[0] and after[0] * after[2] == before[1]:
         return "split"
