@@ -55,6 +55,7 @@ _NO_SUCH_NAME = "__getattr__"  # of a module, or of torch itself, raises Attribu
 # What torch says of an index or of operands in an error of a kind that Python raises as well.
 _TORCHS_OWN = re.compile(r"Dimension out of range \(expected|for (?:dimension \d+ with size|tensor of dim)|'Tensor'")
 _PYTHONS_OWN = re.compile(r"changed size during iteration|generator raised StopIteration")  # in a RuntimeError
+_OF_TEXT = re.compile(r"can only concatenate (?:str|list|bytes) ")  # whatever the other operand is
 _METHODS = f"{_TORCH}/_tensor.py"
 _OPTIMIZER = f"{_TORCH}/optim/optimizer.py"  # whose functions wrap the methods of every optimizer
 _MULTIPROCESSING = f"{os.path.sep}multiprocessing{os.path.sep}"
@@ -170,7 +171,7 @@ def _of_library(steps: Steps, below: list[TracebackType]) -> Refused:
 def _read(steps: Steps, entry: TracebackType | None) -> Refused | None:
     """Return the call that an entry's failing expression makes, where it is one of torch's."""
     failing = steps.failing_at(entry)
-    if entry is None or failing is None:
+    if entry is None or failing is None or _OF_TEXT.match(steps.message):
         return None
     names = {**entry.tb_frame.f_globals, **names_of(entry.tb_frame)}
     if issubclass(steps.kind, AttributeError) and entry is steps.own_entry:

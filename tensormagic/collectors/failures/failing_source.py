@@ -227,7 +227,8 @@ def call_in(failing: Failing, names: Mapping[str, Any], *, only_torch: bool = Fa
                 items = [still_value(item, names) for item in node.elts]
                 given[at] = items if tensors_in(items) else UNKNOWN  # of a list one known tensor is enough
         return Refused(func, name, tuple(given), keywords)
-    if not has_tensor and not _hides_tensor(failing.node, names, only_torch=only_torch):
+    operands = (*positional, *named.values())
+    if not has_tensor and not any(_hides_tensor(each, names, only_torch=only_torch) for each in operands):
         return None
     if not has_tensor and UNKNOWN not in given:  # an operator of Python's
         no_gradient = any(
@@ -331,7 +332,28 @@ def tensors_in(*values: Any) -> list[torch.Tensor]:
     return found
 
 
+# What these give is no tensor: what goes wrong with it is NumPy's error, or Python's.
+_NO_TENSORS = frozenset({"numpy", "tolist", "item", "size", "dim", "numel", "shape", "dtype", "device", "ndim"})
+_NO_TENSORS_OF = frozenset({"len", "int", "float", "bool", "str", "repr"})
+
+
 def _hides_tensor(node: ast.AST, names: Mapping[str, Any], *, only_torch: bool) -> bool:
     """Return whether a name or an attribute inside an expression refers to a tensor, or to what makes one."""
-    inside = (still_value(inner, names) for inner in ast.walk(node) if isinstance(inner, ast.Name | ast.Attribute))
-    return any(tensors_in(value) or _is_results(value) or (only_torch and is_torchs(value)) for value in inside)
+    if _gives_no_tensor(node, names):
+        return False
+    if isinstance(node, ast.Name | ast.Attribute):
+        value = still_value(node, names)
+        if tensors_in(value) or _is_results(value) or (only_torch and is_torchs(value)):
+            return True
+    return any(_hides_tensor(inner, names, only_torch=only_torch) for inner in ast.iter_child_nodes(node))
+
+
+def _gives_no_tensor(node: ast.AST, names: Mapping[str, Any]) -> bool:
+    """Return whether a call or an attribute gives what is no tensor, whatever it is given: ``x.numpy()``, ``np.ones``."""
+    if isinstance(node, ast.Attribute):
+        return node.attr in _NO_TENSORS
+    if not isinstance(node, ast.Call):
+        return False
+    of_builtins = isinstance(node.func, ast.Name) and node.func.id in _NO_TENSORS_OF
+    home = str(getattr(still_value(node.func, names), "__module__", ""))
+    return of_builtins or home.split(".")[0] == "numpy" or _gives_no_tensor(node.func, names)
