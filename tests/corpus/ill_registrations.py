@@ -74,7 +74,7 @@ class Embedder(nn.Module):
 
 
 @ill("TM603", severity="warning", subject="lm.table", line="nn.Parameter(torch.randn(words, size)) * 0.02",
-     says=("the result of MulBackward0 on one",))  # fmt: skip
+     says=("MulBackward0 computed it from one",))  # fmt: skip
 def a_parameter_lost_by_scaling_it():
     return tm.check({"lm": Embedder(20, 4)})
 
