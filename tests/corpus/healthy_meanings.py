@@ -35,7 +35,7 @@ def scores_that_are_permuted_first():
 
 
 def _detected(flat, boxes=2):
-    """A head of SSD or RetinaNet: four numbers for each of two boxes at each of 4 by 4 places; ``flat`` lines them up."""
+    """A head of SSD or RetinaNet: four numbers for each of two boxes at 4 by 4 places; ``flat`` lines them up."""
     head = nn.Conv2d(8, boxes * 4, 3, padding=1)
     optimizer = torch.optim.SGD(head.parameters(), 1e-2)
     with tm.trace(namespace={"head": head}) as trace:
