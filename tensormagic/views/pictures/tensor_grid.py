@@ -30,6 +30,7 @@ _MOST_SHOWN = 8  # rows and columns of a large grid in a terminal
 _VALUE_WIDTH = 10
 _TABLE_CELLS = 96  # beyond, the strip is a picture
 _WIDTH = 560  # pixels that its cells have at least, in a notebook 700 pixels wide
+_ROOM = 840  # pixels for cells and labels, in a notebook 900 pixels wide
 _LEAST_NUMBERED, _LEAST_CELL = 20, 4  # pixels of a cell at least, with a number in it and without
 _MAP_ROWS = 8  # rows of pixels by which a pictured cell shows how much of it is read
 _MOST_ROW_LABELS = 16
@@ -198,7 +199,7 @@ def strip_html(report: TensorReport, drawn: DrawnLayout) -> str:
         inner = [each for each in cells.rows[0].cells if each.text]
         often = max(len(each.below) for each in cells.rows[0].cells)
         wide = max(_LEAST_NUMBERED, 4 + 7 * (max(len(each.text) for each in inner) + often)) if inner else _LEAST_CELL
-        if cells.left + wide * len(strip.cells) > LABELS + _WIDTH:  # the brackets name the rows themselves
+        if cells.left + wide * len(strip.cells) > _ROOM:  # the brackets name the rows themselves
             rows = [replace(row, label="rows", title=row.label) if row.look == "tm-rows" else row for row in cells.rows]
             cells = replace(cells, rows=rows, left=LABELS)
         labels = round(cells.left)
