@@ -194,3 +194,22 @@ def weights_that_are_replaced_by_hand():
             body.weight = nn.Parameter(body.weight.detach() - 0.1 * body.weight.grad)
             body.bias = nn.Parameter(body.bias.detach() - 0.1 * body.bias.grad)
     return trace.report
+
+
+@healthy(nearly="TM602")
+def a_second_network_that_is_updated_by_hand():
+    """As often as the first one is stepped, later and by `autograd.grad`, which leaves nothing in `.grad`."""
+    first, second = mlp(64, 16, 10), mlp(64, 16, 10)
+    optimizer = torch.optim.Adam(first.parameters())
+    with tm.trace(namespace={"first": first, "second": second, "optimizer": optimizer}) as trace:
+        for images, classes in batches(8):
+            optimizer.zero_grad()
+            F.cross_entropy(first(images.flatten(1)), classes).backward()
+            optimizer.step()
+        for images, classes in batches(8):
+            loss = F.cross_entropy(second(images.flatten(1)), classes)
+            grads = torch.autograd.grad(loss, list(second.parameters()))
+            with torch.no_grad():
+                for p, grad in zip(second.parameters(), grads, strict=True):
+                    p.sub_(grad, alpha=0.05)
+    return trace.report

@@ -138,14 +138,13 @@ class TrainedElsewhere:
         self.idle: list[IdleOptimizer] = []  # those that hold some of these; see `finish`
 
     def after_pass(self) -> None:
-        """Look, ever more rarely."""
+        """Look at new leaves; at all of them ever more rarely."""
         self._passes += 1
-        if self._passes & (self._passes - 1) == 0:
-            self.look()
+        self.look(0 if self._passes & (self._passes - 1) == 0 else len(self._first))
 
-    def look(self) -> None:
+    def look(self, begin: int = 0) -> None:
         """Compare versions with those seen first: whoever trains a leaf, its version shows."""
-        for number, known in enumerate(self._leaves.known):
+        for number, known in enumerate(self._leaves.known[begin:], begin):
             reference, leaf = known.reference, known.reference()
             now = reference, -1 if leaf is None else leaf._version
             first = self._first.setdefault(number, now)

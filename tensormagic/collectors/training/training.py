@@ -96,8 +96,10 @@ class TrainingWatcher(Looking, TracePart):
     @_guarded
     def after_pass(self, call: BackwardCall, followed: Following) -> None:
         """Look after a backward."""
-        if followed.is_open and followed.thread == self._home:
-            self._by_hand.reached(followed.graph.structure)
+        if followed.thread == self._home:
+            self._elsewhere.after_pass()  # also after ``autograd.grad``, of which updates by hand are made
+            if followed.is_open:
+                self._by_hand.reached(followed.graph.structure)
         if not self._concerns(call, followed):
             return
         self._reached = followed.graph.structure.leaf_of.values() if followed.is_open else ()
@@ -108,7 +110,6 @@ class TrainingWatcher(Looking, TracePart):
         for optimizer in self._alive():
             optimizer.stepping.after_pass()
         self._by_hand.after_pass()
-        self._elsewhere.after_pass()
         self._growth.after_pass(followed.site)
 
     def _concerns(self, call: BackwardCall, followed: Following) -> bool:
