@@ -125,7 +125,8 @@ def terms_without_gradient(report: TraceReport) -> Iterator[Finding]:
                 continue
             if cut.kind == "item" and cut.target is None and not learned:
                 cut = _with_its_sum(report, graph, cut, numbers)  # noqa: PLW2901  (the same, and where it goes)
-            if cut.target in numbers and not (learned or cut.earlier or cut.selects):
+            is_term = cut.target in numbers and not (learned or cut.earlier or cut.selects)
+            if is_term and not _is_constant_part(graph, cut, numbers):
                 handled.add(where)
                 yield _term(report, graph, cut)
             elif _is_sampled_past(report, graph, cut):
@@ -141,6 +142,13 @@ def terms_without_gradient(report: TraceReport) -> Iterator[Finding]:
                     evidence={"kind": cut.kind, "times": cut.count},
                 )
         yield from _drawn_without_slope(report, graph)
+
+
+def _is_constant_part(graph: Graph, cut: Cut, numbers: set[int]) -> bool:
+    """Return whether what was cut off meets parameters, too: an energy at a state has terms of the state alone."""
+    where = cut.kind, cut.location, cut.source_location, cut.source_name
+    same = (one for one in graph.cuts if (one.kind, one.location, one.source_location, one.source_name) == where)
+    return any(one.target is not None and one.target not in numbers for one in same)
 
 
 def _with_its_sum(report: TraceReport, graph: Graph, cut: Cut, numbers: set[int]) -> Cut:

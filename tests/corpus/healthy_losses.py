@@ -231,3 +231,25 @@ def a_student_and_its_teacher_that_both_learn():
             F.cross_entropy(second(x), first(x).softmax(1).detach()).backward()
             F.binary_cross_entropy_with_logits(first(x), second(x).sigmoid().detach()).backward()
     return trace.report
+
+
+@healthy(nearly="TM313", family="equilibrium propagation")
+def energies_of_two_states():
+    """What an energy has of the state alone is constant where the state is given: the other term learns."""
+    w = torch.randn(4, 8, requires_grad=True)
+    optimizer = torch.optim.SGD([w], lr=0.1)
+
+    def energy(x, h):
+        return 0.5 * (h**2).sum() - (x @ w * h).sum()
+
+    with tm.trace(namespace={"w": w, "optimizer": optimizer}) as trace:
+        for _ in range(6):
+            x, h = torch.rand(16, 4), torch.rand(16, 8, requires_grad=True)
+            for _ in range(4):
+                (g,) = torch.autograd.grad(energy(x, h), h)
+                h = (h - 0.3 * g).clamp(0, 1).detach().requires_grad_()
+            nudged = (h + 0.1 * torch.randn(16, 8)).detach()
+            optimizer.zero_grad()
+            (energy(x, h.detach()) - energy(x, nudged)).backward()
+            optimizer.step()
+    return trace.report
