@@ -294,6 +294,26 @@ class Normed(nn.Module):
         return self.head(self.norm(self.body(x)))
 
 
+@healthy(nearly="TM619", family="semi-supervised learning (Mean Teacher)")
+def a_teacher_that_follows_its_student_and_normalises_by_batches():
+    """Its weights ask for no gradient and are averages: they do not stay."""
+    student = nn.Sequential(nn.Linear(64, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 10))
+    teacher = copy.deepcopy(student)
+    for p in teacher.parameters():
+        p.detach_()
+    optimizer = torch.optim.SGD(student.parameters(), lr=0.1)
+    with tm.trace(namespace={"student": student, "teacher": teacher, "optimizer": optimizer}) as trace:
+        for images, classes in batches(6, 16):
+            x = images.flatten(1)
+            scores, soft = student(x + 0.1 * torch.randn_like(x)), teacher(x).softmax(1)
+            optimizer.zero_grad()
+            (F.cross_entropy(scores, classes) + F.mse_loss(scores.softmax(1), soft)).backward()
+            optimizer.step()
+            for mine, theirs in zip(teacher.parameters(), student.parameters(), strict=True):
+                mine.data.mul_(0.9).add_(theirs.data, alpha=0.1)
+    return trace.report
+
+
 @healthy(nearly="TM619")
 def a_frozen_normalisation_in_eval_mode():
     net = Normed(keeps=True).train()

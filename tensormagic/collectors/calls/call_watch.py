@@ -56,6 +56,7 @@ class LoopNotes:
         # Normalisations that learn nothing, by whether gradients were on (then their weights are frozen), module and
         # line: after how many passes the last batch was, batches, how many in a row now, the most.
         self.norms: dict[tuple[bool, str, int | None], tuple[int, int, int, int]] = {}
+        self.weights: dict[str, tuple[weakref.ref[Any], torch.Tensor]] = {}  # of the frozen ones, and what they were
         self.stepped: dict[int, weakref.ref[Any]] = {}  # optimizers, since the last backward
         self.clips: dict[int | None, Counter[str]] = {}  # calls of `clip_grad_norm_`, by line: as in `Clipping`
         self.scalers = Marks(MOST_OPTIMIZERS)  # optimizers, each with the ``GradScaler`` that steps it, held weakly
@@ -72,12 +73,19 @@ class LoopNotes:
         return tuple(RunningSum(location=site, steps=longest) for site, (_, _, _, longest) in lines if longest > 1)
 
     def untrained(self, *, graded: bool) -> tuple[UntrainedNorm, ...]:
-        """Return these normalisations: those with gradients on, or off."""
+        """Return these normalisations: those with gradients on whose weights have stayed, or those with them off."""
         return tuple(
             UntrainedNorm(module=path, location=site, batches=batches, longest=longest)
             for (on, path, site), (_, batches, _, longest) in list(self.norms.items())
-            if on is graded
+            if on is graded and not (on and self._is_moved(path))
         )
+
+    def _is_moved(self, path: str) -> bool:
+        """Return whether a frozen weight is no longer what it was: it follows another, as a teacher does."""
+        reference, before = self.weights[path]
+        weight = reference()
+        with quiet():
+            return weight is not None and not torch.equal(weight.detach(), before)
 
     def cleared_by(self, optimizer: Any) -> int | None:
         """Return the line that makes a habit of clearing the gradients of an optimizer; None where none does."""
@@ -152,6 +160,8 @@ def normalised(watch: CallWatch, call: Call) -> None:
     if getattr(module, "momentum", None) is not None:  # None: all anew, on purpose
         loop = watch.loop
         key = graded, watch.module_path(call.frame), None if graded else loop.region()
+        if graded and weight is not None and key[1] not in loop.weights:
+            loop.weights[key[1]] = weakref.ref(weight), weight.detach().clone()
         last, batches, in_a_row, longest = loop.norms.get(key, (loop.passes, 0, 0, 0))
         in_a_row = in_a_row + 1 if last == loop.passes else 1
         loop.norms[key] = loop.passes, batches + 1, in_a_row, max(longest, in_a_row)
