@@ -12,7 +12,7 @@ from tensormagic.diagnoses import RULES, diagnose
 from tensormagic.diagnoses.mismatches import mismatch_of
 from tensormagic.diagnoses.rule import codes_of, is_silenced, joined
 from tensormagic.diagnoses.start import probes_of
-from tensormagic.errors import SettingError
+from tensormagic.errors import SettingError, TensorMagicError
 from tensormagic.reports import FailureReport, Gap, Report, RunReport, StartReport, TraceReport, WatchReport
 
 AnyReport = TypeVar("AnyReport", bound=Report)
@@ -125,7 +125,7 @@ def check(namespace: Any, *parts: Any) -> StartReport: ...
 
 
 def check(
-    namespace: Any = None, *parts: Any, earlier: Sequence[WatchReport] = (), quick: bool = False
+    namespace: Any = None, *parts: Any, earlier: Sequence[WatchReport] = (), quick: bool = False, **named: Any
 ) -> WatchReport | StartReport:
     """Return what is wrong with what a session holds: memory that nothing uses, and modules that miss parameters.
 
@@ -145,9 +145,11 @@ def check(
         parts: With a model: its optimizer, its loader, its loss, in any order. With a Function: its arguments.
         earlier: What earlier checks returned, one after each run of the same code: what grew each time is found then.
         quick: Whether to stop after a twentieth of a second; what was left out is reported.
+        named: Nothing: parts have no names.
 
     Raises:
-        TensorMagicError: where ``namespace`` is not a mapping, or ``earlier`` holds anything but such reports.
+        TensorMagicError: where ``namespace`` is not a mapping, ``earlier`` holds anything but such reports, or a part
+            is given by name.
         RequirementError: where torch is missing or too old.
 
     >>> import torch, tensormagic
@@ -155,6 +157,8 @@ def check(
     1
     """
     require_torch()
+    if named:
+        raise TensorMagicError(f"check() takes its parts without names, in any order: check({', '.join(named)})")
     from tensormagic.collectors.objects.children import is_module
     from tensormagic.collectors.session.session_walk import QUICK, THOROUGH
     from tensormagic.collectors.session.watching import look

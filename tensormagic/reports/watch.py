@@ -245,6 +245,7 @@ class ArgumentCheck:
     by_backward: float | None  #: What its backward says; None where it returns nothing.
     by_differences: float  #: What differences of the forward say.
     agrees: bool  #: Whether `torch.autograd.gradcheck` accepts all of it.
+    kink: bool = False  #: Whether it does so close by alone, as the forward has a kink here.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,6 +270,18 @@ class Overfit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OptimizerSettings:
+    """What is set for one group of an optimizer's parameters."""
+
+    parameters: int  #: How many it has.
+    rate: float  #: Its learning rate.
+    decay: float  #: Its weight decay.
+    decoupled: bool  #: Whether the decay is multiplied by the rate, and not part of the gradient.
+    maximizes: bool  #: Whether it climbs.
+    scheduled: bool  #: Whether a scheduler sets the rate.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StartReport(Report):
     """What the check before training found."""
 
@@ -278,11 +291,16 @@ class StartReport(Report):
     optimizer: str = ""  #: The optimizer's class; empty where none was given.
     parameters: int = 0  #: How many parameters the model has.
     trainable: int = 0  #: How many of them ask for a gradient.
+    settings: tuple[OptimizerSettings, ...] = ()  #: Of each group of the optimizer.
     #: Those that ask for one and are in no group of the optimizer; None without one.
     missing: tuple[str, ...] | None = None
     unknown_parameters: int = 0  #: How many parameters the optimizer holds that are not the model's.
     training: bool = True  #: Whether the model is in train mode.
     in_eval: tuple[str, ...] = ()  #: Modules to which it matters, in eval mode inside a model in train mode.
+    batch: bool = False  #: Whether a loader or a batch was given.
+    shuffled: bool = False  #: Whether it is a loader that changes the order of its dataset.
+    fits: bool = True  #: Whether the model takes a batch like this, as far as its signature tells.
+    guessed: bool = False  #: Whether what the loss is to be given was guessed from more than one tensor.
     inputs: tuple[Extent, ...] = ()  #: What the model is given.
     target: Extent | None = None  #: What the loss compares with; None where there is nothing.
     outputs: tuple[int, ...] | None = None  #: The shape of what comes out; None where that is not a tensor, or nothing.
@@ -290,13 +308,22 @@ class StartReport(Report):
     #: What the model ends with: ``"softmax"``, ``"log_softmax"`` or ``"sigmoid"``; empty for others, and where the loss
     #: is not torch's own.
     last: str = ""
+    out_of_range: bool = False  #: Whether a class among the targets has no output.
+    connected: bool = True  #: Whether the outputs have a gradient.
+    loss_has_gradient: bool | None = None  #: Whether the loss has; None where there is no loss.
+    loss_shape: tuple[int, ...] = ()  #: Of the loss; its mean is used where it has several numbers.
+    normalises: bool = False  #: Whether the first module with weights that is called is a normalisation.
+    first_input: Extent | None = None  #: What that module is given; None where none was seen.
     value: float | None = None  #: The loss of the batch before training; None where there is none.
     expected: float | None = None  #: What it would be of a model that knows nothing; None where that is not known.
     #: Parameters that ask for a gradient and got none; None where no backward ran.
     without_gradient: tuple[str, ...] | None = None
+    cut_off: tuple[str, ...] = ()  #: Those of them whose module was called.
     zero_gradient: tuple[str, ...] = ()  #: Parameters whose gradient is exactly zero.
     bad_gradient: tuple[str, ...] = ()  #: Parameters whose gradient has NaN or infinities.
     mixes: bool | None = None  #: Whether the result of one sample depends on others, in eval mode; None: not asked.
+    #: The loss of the batch before and after one step of a copy of the optimizer; None where that was not tried.
+    step: tuple[float, float] | None = None
     overfit: Overfit | None = None  #: How far a copy learned a few samples; None where that was not tried.
     error: str = ""  #: What the model or the loss raised; empty where nothing did.
     function: FunctionCheck | None = None  #: Of a custom Function, in place of a model; None of a model.

@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from tensormagic.diagnoses.start import probes_of
-from tensormagic.reports import ArgumentCheck, Extent, FunctionCheck, Gap, Location, Overfit, Probe, StartReport
+from tensormagic.reports import (
+    ArgumentCheck,
+    Extent,
+    FunctionCheck,
+    Gap,
+    Location,
+    OptimizerSettings,
+    Overfit,
+    Probe,
+    StartReport,
+)
 from tests.reports.samples import HOSTILE, finding
 
 
@@ -15,7 +25,13 @@ def judged(**facts) -> StartReport:
 def full() -> StartReport:
     """Every field has a value."""
     return StartReport(
-        findings=(finding(),), model=HOSTILE, optimizer="SGD", parameters=6, trainable=5, missing=("a.b",),
+        findings=(finding(),), model=HOSTILE, optimizer="SGD", batch=True, shuffled=True,
+        settings=(
+            OptimizerSettings(parameters=2, rate=0.0, decay=1.0, decoupled=True, maximizes=True, scheduled=True),
+        ),
+        fits=False, guessed=True, out_of_range=True, connected=False, loss_has_gradient=False, loss_shape=(2,),
+        normalises=True, first_input=Extent(shape=(2,), dtype="float32"), cut_off=("c",), step=(1.0, 2.0),
+        parameters=6, trainable=5, missing=("a.b",),
         unknown_parameters=2, training=False, in_eval=("bn",),
         inputs=(Extent(shape=(2, 3), dtype="float32", low=0.0, high=1.0, mean=0.5, std=0.2, bad=1, different=0),),
         target=Extent(shape=(), dtype="int64", low=1.0, high=1.0, different=1),
@@ -48,7 +64,8 @@ SAMPLES = {
     # A class that is not there; nothing was run after it.
     "stopped": judged(
         model="net", parameters=2, trainable=2, outputs=(8, 3), loss="cross_entropy",
-        target=Extent(shape=(8,), dtype="int64", low=1.0, high=3.0, mean=2.0, std=0.8, different=3),
+        target=Extent(shape=(8,), dtype="int64", low=1.0, high=3.0, mean=2.0, std=0.8, different=3), batch=True,
+        out_of_range=True,
     ),
     # A custom Function of which one gradient is right, one is not, and one is none.
     "function": judged(model="Scale", parameters=3, seconds=0.01, function=FunctionCheck(doubled=1.0, arguments=(

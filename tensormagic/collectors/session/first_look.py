@@ -3,179 +3,47 @@
 from __future__ import annotations
 
 import copy
-import math
-import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from itertools import islice
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import nn
-from torch.utils.data import DataLoader, IterableDataset
-from torch.utils.data._utils.fetch import _MapDatasetFetcher
+from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from tensormagic.collectors.devices import read_devices
 from tensormagic.collectors.geometry.parts import components
-from tensormagic.collectors.graphs.live_nodes import NORMALISING, normalising_node
 from tensormagic.collectors.objects.children import inside, updated_by
 from tensormagic.collectors.requirements import what
-from tensormagic.collectors.where.source import is_own_code
+from tensormagic.collectors.session.batches import (
+    CannotTakeError,
+    Parts,
+    first_batch,
+    is_shuffled,
+    mapped,
+    parts_of,
+    size_of,
+)
+from tensormagic.collectors.session.losses import (
+    JudgedLoss,
+    first_tensor,
+    is_of_torch,
+    is_out_of_range,
+    last_of,
+    loss_of,
+    name_of,
+    takes_model,
+)
+from tensormagic.collectors.session.restoring import kept, take_hooks_out
 from tensormagic.errors import TensorMagicError
-from tensormagic.reports import Extent, Gap, Overfit, StartReport
+from tensormagic.reports import Extent, Gap, OptimizerSettings, Overfit, StartReport
 from tensormagic.words import error_text
 
-
-@contextmanager
-def generators_kept(*own: Any) -> Iterator[None]:
-    """Put every generator back that code may draw from: torch's on every device, NumPy's, Python's, and those given."""
-    devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
-    python, states = random.getstate(), [(one, one.get_state()) for one in own if isinstance(one, torch.Generator)]
-    arrays = np.random.get_state()  # noqa: NPY002  (the global one)
-    with torch.random.fork_rng(devices=devices):
-        try:
-            yield
-        finally:
-            random.setstate(python)
-            np.random.set_state(arrays)  # noqa: NPY002
-            for generator, state in states:
-                generator.set_state(state)
-
-
-class CannotTakeError(Exception):
-    """A source of batches from which none can be taken without taking it from the training."""
-
-
-def first_batch(source: Any) -> Any:
-    """Return the first batch of a loader, or of a list of batches; a batch is returned as it is.
-
-    No worker is started and the loader's own iterator is left alone.
-
-    Raises:
-        CannotTakeError: for an iterator, which would not give the batch again.
-    """
-    plain = isinstance(source, tuple | list) and source and all(isinstance(x, torch.Tensor) for x in source)
-    if plain or isinstance(source, torch.Tensor | Mapping):
-        return source
-    loaded = isinstance(source, DataLoader)
-    dataset = source.dataset if loaded else source
-    if loaded and not isinstance(dataset, IterableDataset):
-        collated = source._auto_collation
-        places = next(iter(source.batch_sampler if collated and source.batch_sampler is not None else source.sampler))
-        return _MapDatasetFetcher(dataset, collated, source.collate_fn, source.drop_last).fetch(places)  # type: ignore[no-untyped-call]
-    items = iter(dataset)
-    if items is dataset:
-        what = "its dataset" if loaded else "it"
-        raise CannotTakeError(f"{what} is an iterator: a batch taken from it would be missing in training")
-    if not loaded:
-        return next(items)
-    size = source.batch_size
-    return source.collate_fn(next(items) if size is None else list(islice(items, size)))
-
-
-def mapped(batch: Any, change: Callable[[torch.Tensor], Any]) -> Any:
-    """Return a batch with each of its tensors changed."""
-    if isinstance(batch, torch.Tensor):
-        return change(batch)
-    if isinstance(batch, Mapping):
-        return {key: mapped(value, change) for key, value in batch.items()}
-    if isinstance(batch, tuple | list):
-        return [mapped(value, change) for value in batch]
-    return batch
-
-
-class Parts(NamedTuple):
-    """A batch, taken apart: what the model is given, and what the loss compares with."""
-
-    inputs: tuple[Any, ...]
-    named: dict[str, Any]
-    target: Any
-
-
-def parts_of(batch: Any) -> Parts:
-    """Take a batch apart: the last of several is the target, and a dictionary is what the model takes by name."""
-    if isinstance(batch, Mapping):
-        named = {str(key): value for key, value in batch.items()}
-        return Parts((), named, named.get("labels"))
-    if isinstance(batch, tuple | list) and len(batch) > 1:
-        return Parts(tuple(batch[:-1]), {}, batch[-1])
-    return Parts(tuple(batch) if isinstance(batch, tuple | list) else (batch,), {}, None)
-
-
-class JudgedLoss(NamedTuple):
-    """A loss, what it is called, and what it is of a model that knows nothing."""
-
-    value: Any
-    name: str
-    expected: float | None
-
-
-def first_tensor(result: Any) -> torch.Tensor | None:
-    """Return what a model made: the tensor, the logits of a named result, the first of several."""
-    if isinstance(result, tuple | list):
-        return next((x for x in result if isinstance(x, torch.Tensor)), None)
-    if isinstance(result, Mapping):
-        result = result.get("logits", next(iter(result.values()), None))
-    elif not isinstance(result, torch.Tensor):
-        result = getattr(result, "logits", None)
-    return result if isinstance(result, torch.Tensor) else None
-
-
-def loss_of(result: Any, target: Any, given: Callable[..., Any] | None) -> JudgedLoss | None:
-    """Return the loss of a result: the user's own, the one in the result, or the usual one for such a target."""
-    own = result.get("loss") if isinstance(result, Mapping) else getattr(result, "loss", None)
-    out = first_tensor(result)
-    if given is not None:
-        name = type(given).__name__ if isinstance(given, nn.Module) else getattr(given, "__name__", "loss")
-        value = given(out if out is not None else result, *(() if target is None else (target,)))
-        return JudgedLoss(value, name, None if out is None else _of_nothing(name, out, target))
-    if isinstance(own, torch.Tensor):
-        return JudgedLoss(own, "the model's loss", None)
-    if out is None or not isinstance(target, torch.Tensor) or not (name := usual_loss(out, target)):
-        return None
-    if name in _BINARY:
-        target = target.to(out.dtype).reshape(out.shape)
-    return JudgedLoss(getattr(F, name)(out, target), name, _of_nothing(name, out, target))
-
-
-def _last(out: torch.Tensor) -> str:
-    node = normalising_node(out.grad_fn)
-    return NORMALISING[node.name()] if node is not None else ""
-
-
-def usual_loss(out: torch.Tensor, target: torch.Tensor) -> str:
-    """Return the loss that is usual for such a target; empty where none is."""
-    last = _last(out)
-    if not target.is_floating_point() and out.dim() > 1 and out.shape[1] > 1:
-        usual = "nll_loss" if last == "log_softmax" else "cross_entropy"
-        return usual if target.shape == (out.shape[0], *out.shape[2:]) else ""
-    if target.numel() == out.numel() and bool(((target == 0) | (target == 1)).all()):
-        return "binary_cross_entropy" if last == "sigmoid" else "binary_cross_entropy_with_logits"
-    return "mse_loss" if target.shape == out.shape and target.is_floating_point() else ""
-
-
-_CROSS = frozenset({"CrossEntropyLoss", "cross_entropy", "NLLLoss", "nll_loss"})  # these take numbers of classes
-_BINARY = frozenset({"BCEWithLogitsLoss", "BCELoss", "binary_cross_entropy", "binary_cross_entropy_with_logits"})
-_SQUARES = frozenset({"MSELoss", "mse_loss"})
-
-
-def _of_nothing(name: str, out: torch.Tensor, target: Any) -> float | None:
-    if name in _CROSS and out.dim() > 1 and out.shape[1] > 1:
-        return math.log(out.shape[1])
-    if name in _BINARY:
-        return math.log(2)
-    if name in _SQUARES and isinstance(target, torch.Tensor):
-        return float(target.detach().double().square().mean())
-    return None
-
-
 # Everything runs on copies: the model is copied with `copy.deepcopy`, hooks of the user's are taken off the copy,
-# batches are cloned, and every generator is put back. What a model's own code does besides (writes to a global) stays.
+# batches are cloned, and what can be found of the rest is put back: see `restoring`.
 
 SAMPLES, STEPS = 8, 50
 SECONDS = 4.0  # that learning a few samples may take
@@ -184,7 +52,7 @@ RATE, LARGE_RATE, LARGE = 1e-2, 1e-3, 1_000_000  # of Adam, for a few parameters
 
 _NORMS = (nn.modules.batchnorm._BatchNorm, nn.modules.instancenorm._InstanceNorm)
 _DROPOUT = nn.modules.dropout._DropoutNd
-_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+_NORMALISING = (*_NORMS, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
 
 
 def look(
@@ -204,16 +72,19 @@ def look(
         found = dict(_parameters(net, optimizer), model=name, training=net.training, in_eval=tuple(_in_eval(net)))
     gaps: list[Gap] = []
     if source is not None:
-        samplers = [getattr(source, part, None) for part in ("sampler", "batch_sampler")]
-        inner = [getattr(sampler, "sampler", None) for sampler in samplers]
-        generators = [getattr(one, "generator", None) for one in (source, *samplers, *inner)]
-        with generators_kept(*generators), torch.enable_grad():
+        with torch.inference_mode(False), torch.enable_grad(), kept(net, source, loss):  # noqa: FBT003
             try:
-                found |= _Runs(net, optimizer, source, loss, gaps).facts()
+                batch = first_batch(source)
             except CannotTakeError as reason:
                 gaps.append(Gap("batch", f"no batch was taken: {reason}"))
-            except Exception as error:  # a batch that cannot be made, a model that cannot be copied
-                gaps.append(Gap("batch", f"nothing was run: {error_text(error)}"))
+            except Exception as error:  # of the user's dataset
+                gaps.append(Gap("batch", f"it gave no batch: {error_text(error)}"))
+            else:
+                try:
+                    found |= _Runs(net, optimizer, batch, loss, gaps).facts()
+                except Exception as error:  # a model that cannot be copied
+                    gaps.append(Gap("batch", f"nothing was run: {error_text(error)}"))
+        found |= {"batch": True, "shuffled": is_shuffled(source)}
     return StartReport(**found, gaps=tuple(gaps), seconds=perf_counter() - began)
 
 
@@ -225,7 +96,17 @@ def _parameters(net: nn.Module, optimizer: torch.optim.Optimizer | None) -> dict
         facts["missing"] = tuple(path for path, one in named if one.requires_grad and id(one) not in held)
         facts["unknown_parameters"] = len(held - {id(one) for _, one in named})
         facts["optimizer"] = type(optimizer).__name__
+        facts["settings"] = tuple(map(_settings, optimizer.param_groups))
     return facts
+
+
+def _settings(group: Mapping[str, Any]) -> OptimizerSettings:
+    """Return what is set for a group; a rate of zero is a beginning where a scheduler has noted another."""
+    decay, rate = float(group.get("weight_decay") or 0), float(group.get("lr", 1.0))
+    return OptimizerSettings(
+        parameters=len(group["params"]), rate=rate, decay=decay, maximizes=bool(group.get("maximize")),
+        decoupled=bool(group.get("decoupled_weight_decay")), scheduled="initial_lr" in group,
+    )  # fmt: skip
 
 
 def _in_eval(net: nn.Module) -> Iterator[str]:
@@ -246,6 +127,8 @@ def sorted_out(parts: Sequence[Any]) -> Sorted:
     """
     net = optimizer = source = loss = None
     for part in parts:
+        if reason := _mistaken(part):
+            raise TensorMagicError(f"check() takes one model, one optimizer, one loader and one loss: {reason}")
         if isinstance(part, torch.optim.Optimizer) and optimizer is None:
             optimizer = part
         elif isinstance(part, nn.Module) and net is None and not isinstance(part, nn.modules.loss._Loss):
@@ -263,6 +146,25 @@ def sorted_out(parts: Sequence[Any]) -> Sorted:
     return net, optimizer, source, loss
 
 
+def _mistaken(part: Any) -> str:
+    """Return what is given in place of something near to it; empty of anything else."""
+    if isinstance(part, type):
+        return f"{part.__name__} is a class; make one: {part.__name__}(…)" if issubclass(part, _MADE) else ""
+    if isinstance(part, str):
+        return f"{part!r} is a string, not what it names"
+    if isinstance(part, Dataset) and not isinstance(part, IterableDataset):
+        return "a Dataset gives samples, and the model takes batches: DataLoader(dataset, batch_size=…)"
+    if isinstance(part, torch.optim.lr_scheduler.LRScheduler):
+        return "a scheduler is none of these; leave it out"
+    if isinstance(part, list) and part and isinstance(part[0], torch.optim.Optimizer):
+        return "the optimizer is in a list; give it alone"
+    given = getattr(getattr(part, "gi_code", None), "co_name", "") == "parameters"
+    return "parameters() gives parameters; give the optimizer that holds them" if given else ""
+
+
+_MADE = (nn.Module, torch.optim.Optimizer, DataLoader, Dataset)
+
+
 class _Runs:
     """What is run: a forward and a backward of the batch, another to see whether samples mix, and a few steps."""
 
@@ -270,19 +172,19 @@ class _Runs:
         self,
         net: nn.Module,
         optimizer: torch.optim.Optimizer | None,
-        source: Any,
+        batch: Any,
         loss: Callable[..., Any] | None,
         gaps: list[Gap],
     ) -> None:
-        self._net, self._loss, self._gaps = net, loss, gaps
+        self._net, self._optimizer, self._loss, self._gaps = net, optimizer, loss, gaps
         held = set(map(id, net.parameters() if optimizer is None else updated_by(optimizer)))
         self._trained = {path for path, one in net.named_parameters() if id(one) in held and one.requires_grad}
         self._device = next((one.device for one in net.parameters()), torch.device("cpu"))
-        self._batch = mapped(first_batch(source), lambda x: x.detach().to(self._device, copy=True))
+        self._batch = mapped(batch, lambda x: x.detach().to(self._device, copy=True))
 
     def facts(self) -> dict[str, Any]:
         """Return all that was seen."""
-        parts = parts_of(self._batch)
+        parts = parts_of(self._batch, self._net)
         given = [*parts.inputs, *(value for key, value in parts.named.items() if key != "labels")]
         facts: dict[str, Any] = {"inputs": tuple(_extent(x) for x in given if isinstance(x, torch.Tensor))}
         if isinstance(parts.target, torch.Tensor):
@@ -294,61 +196,92 @@ class _Runs:
         if not facts.get("error"):
             facts["mixes"] = self._mixes()
             if facts.get("value") is not None:
-                facts["overfit"] = self._overfit()
+                facts |= {"step": self._step(), "overfit": self._overfit()}
         return facts
 
-    def _copy(self) -> nn.Module:
-        net = copy.deepcopy(self._net)
+    def _copy(self, memo: dict[int, Any] | None = None) -> nn.Module:
+        net = copy.deepcopy(self._net, memo)
         for path, module in inside("", net):
-            for name in _HOOKS:
-                hooks = getattr(module, name)
-                for key, hook in list(hooks.items()):
-                    code = getattr(getattr(hook, "__func__", hook), "__code__", None)
-                    if code is not None and is_own_code(code.co_filename):
-                        del hooks[key]
+            take_hooks_out(module)
             if getattr(module.forward, "__func__", None) in _LOOKUPS:  # one of the user's may map its indices first
                 module.register_forward_pre_hook(partial(_refuse_missing_rows, path.lstrip(".")), with_kwargs=True)
         net.zero_grad(set_to_none=True)
         return net
 
+    def _run(self, net: nn.Module, parts: Parts) -> tuple[Any, JudgedLoss | None]:
+        """Return what a model makes of a batch, and its loss."""
+        if takes_model(self._loss) and self._loss is not None:
+            return None, JudgedLoss(self._loss(net, parts.batch), name_of(self._loss), None)
+        result = net(*parts.inputs, **parts.named)
+        return result, loss_of(result, parts, self._loss)
+
     def _fresh(self, samples: int = 0) -> Parts:
         """Return the batch, or its first samples, in memory of its own: a model may write to what it is given."""
-        size = _size(self._batch)
+        size = size_of(self._batch)
         cut = samples if samples and size > samples else 0
-        return parts_of(mapped(self._batch, lambda x: (x[:cut] if cut and x.dim() and len(x) == size else x).clone()))
+        own = mapped(self._batch, lambda x: (x[:cut] if cut and x.dim() and len(x) == size else x).clone())
+        return parts_of(own, self._net)
 
     def _once(self) -> dict[str, Any]:
         net, facts = self._copy().train(), dict[str, Any]()
-        fresh = self._fresh()
+        fresh, own = self._fresh(), takes_model(self._loss)
+        facts["fits"] = fresh.fits or own
+        if self._loss is not None:
+            facts["loss"] = name_of(self._loss)
+        seen = _Seen(net)
         try:
-            result = net(*fresh.inputs, **fresh.named)
+            result = None if own else net(*fresh.inputs, **fresh.named)
             out = first_tensor(result)
             facts["outputs"] = tuple(out.shape) if out is not None else None
-            # What a loss of torch's applies itself is known, whatever others call theirs.
-            home = type(self._loss) if isinstance(self._loss, nn.Module) else self._loss
-            of_torch = home is None or str(getattr(home, "__module__", "")).startswith("torch.")
-            facts["last"] = _last(out) if out is not None and of_torch else ""
-            if out is not None and _is_out_of_range(out, fresh.target, self._loss):
-                facts["loss"] = "cross_entropy"
-                return facts  # on a GPU the loss would end the process's use of it
-            judged = loss_of(result, fresh.target, self._loss)
+            facts["last"] = last_of(out) if out is not None and is_of_torch(self._loss) else ""
+            if out is not None and is_out_of_range(out, fresh.target, self._loss):
+                return facts | {"loss": "cross_entropy", "out_of_range": True}  # on a GPU the loss would end its use
+            facts["connected"] = out is None or out.requires_grad
+            facts["guessed"] = self._loss is not None and out is not result and not is_of_torch(self._loss)
+            judged = self._run(net, fresh)[1] if own else loss_of(result, fresh, self._loss)
             if judged is None or not isinstance(judged.value, torch.Tensor):
                 return facts
             value = judged.value
-            facts |= {"loss": judged.name, "expected": judged.expected}
-            if value.numel() == 1 and value.requires_grad:
-                facts["value"] = float(value.detach())
-                value.backward()  # type: ignore[no-untyped-call]
-                facts |= _gradients(net)
+            facts |= {"loss": judged.name, "expected": judged.expected, "loss_shape": tuple(value.shape)}
+            facts |= {"normalises": seen.normalises, "first_input": seen.first}
+            facts["loss_has_gradient"] = value.requires_grad
+            if value.requires_grad:
+                facts["value"] = float(value.detach().mean())
+                value.mean().backward()  # type: ignore[no-untyped-call]
+                facts |= _gradients(net, seen.called)
         except Exception as error:
             return {**facts, "error": error_text(error).splitlines()[0]}
         return facts
+
+    def _step(self) -> tuple[float, float] | None:
+        """Return the loss of the batch before and after one step of a copy of the optimizer, with the same dropout."""
+        if self._optimizer is None or not self._trained:
+            return None
+        memo, losses = dict[int, Any](), list[float]()
+        try:
+            net = self._copy(memo).train()
+            optimizer = copy.deepcopy(self._optimizer, memo)
+            for _ in range(2):
+                torch.manual_seed(0)
+                _, judged = self._run(net, self._fresh())
+                assert judged is not None  # it was there a moment ago
+                losses.append(float(judged.value.detach().mean()))
+                if len(losses) == 1:
+                    judged.value.mean().backward()
+                    optimizer.step()
+        except Exception:  # an optimizer with a way of its own: LBFGS asks for a closure
+            return None
+        before, after = losses
+        coarse = any(one.dtype in {torch.float16, torch.bfloat16} for one in net.parameters())
+        return None if coarse and before == after else (before, after)  # a small step changes no digit of these
 
     def _mixes(self) -> bool | None:
         """Return whether the first sample's result depends on other samples: by the gradient of it."""
         parts = self._fresh()
         x = parts.inputs[0] if len(parts.inputs) == 1 and not parts.named else None
         if not isinstance(x, torch.Tensor) or not x.is_floating_point() or x.dim() < 2 or len(x) < 2:
+            return None
+        if takes_model(self._loss):
             return None
         net, x = self._copy().eval(), x.requires_grad_()
         try:
@@ -367,42 +300,28 @@ class _Runs:
         for _, module in inside("", net):
             if isinstance(module, _DROPOUT):
                 module.eval()
+        if any(isinstance(one, nn.parameter.UninitializedParameter) for one in net.parameters()):
+            self._run(net, self._fresh())  # gives the lazy ones their shapes
         trained = [one for path, one in net.named_parameters() if path in self._trained]
         if not trained:
             return None
         large = sum(one.numel() for one in trained) > LARGE
-        optimizer = torch.optim.Adam(trained, lr=LARGE_RATE if large else RATE)
+        rate, sparse = LARGE_RATE if large else RATE, isinstance(self._optimizer, torch.optim.SparseAdam)
+        optimizer: Any = torch.optim.SparseAdam(trained, rate) if sparse else torch.optim.Adam(trained, rate)
         losses: list[float] = []
         began = perf_counter()
         try:
             while len(losses) < STEPS and perf_counter() - began < SECONDS:
-                fresh = self._fresh(SAMPLES)
-                judged = loss_of(net(*fresh.inputs, **fresh.named), fresh.target, self._loss)
+                _, judged = self._run(net, self._fresh(SAMPLES))
                 assert judged is not None  # it was there a moment ago
-                losses.append(float(judged.value.detach()))
+                losses.append(float(judged.value.detach().mean()))
                 optimizer.zero_grad()
-                judged.value.backward()
+                judged.value.mean().backward()
                 optimizer.step()
         except Exception as error:
             self._gaps.append(Gap("overfit", f"a few samples could not be learned: {error_text(error)}"))
             return None
-        return Overfit(min(SAMPLES, _size(self._batch)), len(losses), losses[0], losses[-1])
-
-
-def _size(batch: Any) -> int:
-    sizes: list[int] = []
-    mapped(batch, lambda x: sizes.append(len(x)) if x.dim() else None)
-    return sizes[0] if sizes else 0
-
-
-def _is_out_of_range(out: torch.Tensor, target: Any, loss: Any) -> bool:
-    """Return whether a loss that picks classes would be asked for one that is not there."""
-    if not isinstance(target, torch.Tensor) or target.is_floating_point() or out.dim() < 2 or not target.numel():
-        return False
-    name = usual_loss(out, target) if loss is None else type(loss).__name__
-    ignored = getattr(loss, "ignore_index", -100)
-    wanted = target[target != ignored]
-    return name in _CROSS and bool(((wanted < 0) | (wanted >= out.shape[1])).any())
+        return Overfit(min(SAMPLES, size_of(self._batch)), len(losses), losses[0], losses[-1])
 
 
 _LOOKUPS = (nn.Embedding.forward, nn.EmbeddingBag.forward)
@@ -423,13 +342,37 @@ def _refuse_missing_rows(path: str, module: Any, args: tuple[Any, ...], named: M
         raise IndexError(f"the embedding {path} has no row {found}: its rows are 0 to {last}")
 
 
-def _gradients(net: nn.Module) -> dict[str, Any]:
+class _Seen:
+    """Which of torch's own modules are called, and what the first with weights is given."""
+
+    def __init__(self, net: nn.Module) -> None:
+        self.called: set[int] = set()  # parameters of those that are
+        self.normalises = False  # whether the first is a normalisation
+        self.first: Extent | None = None  # what it is given
+        for module in net.modules():
+            if type(module).__module__.startswith("torch.nn.") and not list(module.children()):
+                module.register_forward_pre_hook(self._note)
+
+    def _note(self, module: nn.Module, args: tuple[Any, ...]) -> None:
+        if torch.compiler.is_compiling():
+            return
+        x = args[0] if args else None
+        normalises = isinstance(module, _NORMALISING)
+        if self.first is None and isinstance(x, torch.Tensor) and (module._parameters or normalises):
+            with suppress(RuntimeError):  # of a batch that vmap hides, of many lengths, nothing is known
+                self.first, self.normalises = _extent(x), normalises
+        self.called |= {id(one) for one in module.parameters()}
+
+
+def _gradients(net: nn.Module, called: Container[int]) -> dict[str, Any]:
     asking = [(path, one) for path, one in net.named_parameters() if one.requires_grad]
     there = [(path, one.grad) for path, one in asking if one.grad is not None]
+    values = [(path, one.coalesce().values() if one.is_sparse else one) for path, one in there]
     return {
         "without_gradient": tuple(path for path, one in asking if one.grad is None),
-        "zero_gradient": tuple(path for path, gradient in there if not bool(gradient.count_nonzero())),
-        "bad_gradient": tuple(path for path, gradient in there if not bool(gradient.isfinite().all())),
+        "cut_off": tuple(path for path, one in asking if one.grad is None and id(one) in called),
+        "zero_gradient": tuple(path for path, gradient in values if not bool(gradient.count_nonzero())),
+        "bad_gradient": tuple(path for path, gradient in values if not bool(gradient.isfinite().all())),
     }
 
 
@@ -449,7 +392,8 @@ def _extent(x: torch.Tensor) -> Extent:
 
 def _too_large(net: nn.Module, device: torch.device) -> str:
     """Return why there is no room for copies; empty where there is, or where that is not known."""
-    needed = COPIES * sum(one.nbytes for one in net.parameters())
+    lazy = nn.parameter.UninitializedParameter
+    needed = COPIES * sum(one.nbytes for one in net.parameters() if not isinstance(one, lazy))
     free = next((one.free for one in read_devices()[0] if torch.device(one.device) == device), None)
     room = "" if free is None else f"{needed / 2**30:.1f} GiB of {free / 2**30:.1f} GiB that are free"
     return "" if free is None or needed <= free else f"nothing was run: copies would take {room}"

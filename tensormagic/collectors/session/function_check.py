@@ -8,23 +8,26 @@ from __future__ import annotations
 
 import inspect
 import math
+import random
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
+import numpy as np
 import torch
 from torch.autograd.gradcheck import GradcheckError
 
 from tensormagic.collectors.autograd_errors.backward_errors import return_lines
-from tensormagic.collectors.session.first_look import generators_kept
+from tensormagic.collectors.session.restoring import kept
 from tensormagic.collectors.where.source import location_of
 from tensormagic.errors import TensorMagicError
 from tensormagic.reports import ArgumentCheck, FunctionCheck, StartReport
 from tensormagic.words import error_text, listed, plural
 
 STEP = 1e-6  # of a difference
+NEAR = 1e-3  # how far from a kink it is asked again
 MOST_ELEMENTS = 256  # of an argument whose gradient is compared element by element, as a whole Jacobian
 _SEED = 0  # of the directions: a second check says the same
 
@@ -63,7 +66,7 @@ def check(kind: type[torch.autograd.Function], given: Sequence[Any]) -> StartRep
     code: Any = getattr(inspect.unwrap(kind.backward), "__code__", None)
     returns = return_lines(code) if code is not None else []
     place = location_of(code.co_filename, returns[-1], code.co_name) if returns else None
-    with generators_kept(), torch.enable_grad():
+    with kept(kind), torch.enable_grad():
         torch.manual_seed(_SEED)
         try:
             doubled, checks = _Call(kind, wide, asked).judged()
@@ -83,12 +86,19 @@ class _Call:
         names = [*inspect.signature(kind.forward).parameters]
         separate = kind.setup_context is not torch.autograd.Function.setup_context
         self._names = names if separate else names[1:]
+        self._directions = torch.Generator().manual_seed(_SEED + 1)
         self._ends: list[int] = []  # places of the outputs that have a way back
 
     def judged(self) -> tuple[float | None, list[ArgumentCheck]]:
         """Return how its gradients grow with the one that arrives, and what is known of each argument."""
         inputs = tuple(self._given[at].clone().requires_grad_() for at in self._asked)
-        outputs = self._outputs(inputs)
+        try:
+            outputs = self._outputs(inputs)
+        except Exception as error:
+            raise TensorMagicError(f"forward raised {error_text(error)} in float64") from error
+        again = self._outputs([x.detach() for x in inputs])
+        if not all(torch.equal(one, other) for one, other in zip(outputs, again, strict=True) if one.isfinite().all()):
+            raise TensorMagicError("forward gives another result each time, so that differences say nothing")
         self._ends = [at for at, one in enumerate(outputs) if one.requires_grad]
         ends = [outputs[at] for at in self._ends]
         if not ends:
@@ -97,7 +107,7 @@ class _Call:
             raise TensorMagicError(f"it computes in {str(ends[0].dtype)[6:]}, too coarse for differences")
         if not all(bool(one.isfinite().all()) for one in (*inputs, *ends)):
             raise TensorMagicError("an argument or a result holds NaN or inf, of which differences say nothing")
-        arriving = [torch.randn_like(one) for one in ends]
+        arriving = [self._drawn(one) for one in ends]
         scaled = ([factor * one for one in arriving] for factor in (1, 2))
         try:
             once, twice = (
@@ -109,10 +119,16 @@ class _Call:
         checks = [self._argument(place, inputs, arriving, gradient) for place, gradient in enumerate(once)]
         return sizes[1] / sizes[0] if sizes[0] else None, checks
 
-    def _outputs(self, inputs: Tensors) -> list[torch.Tensor]:
+    def _drawn(self, like: torch.Tensor) -> torch.Tensor:
+        return torch.randn(like.shape, generator=self._directions, dtype=like.dtype).to(like.device)
+
+    def _outputs(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         given = list(self._given)
         for at, x in zip(self._asked, inputs, strict=True):
             given[at] = x
+        torch.manual_seed(_SEED)  # what forward draws is the same in each call
+        random.seed(_SEED)
+        np.random.seed(_SEED)  # noqa: NPY002
         result = self._apply(*(x.clone() if isinstance(x, torch.Tensor) else x for x in given))
         every = result if isinstance(result, tuple | list) else (result,)
         return [one for one in every if isinstance(one, torch.Tensor) and one.is_floating_point()]
@@ -121,7 +137,7 @@ class _Call:
         self, place: int, inputs: Tensors, arriving: Sequence[torch.Tensor], gradient: torch.Tensor | None
     ) -> ArgumentCheck:
         fixed = [x.detach() for x in inputs]
-        direction = torch.randn_like(fixed[place])
+        direction = self._drawn(fixed[place])
 
         def moved(by: float) -> float:
             varied = (*fixed[:place], fixed[place] + by * direction, *fixed[place + 1 :])
@@ -132,10 +148,18 @@ class _Call:
             return tuple(self._outputs((*fixed[:place], x, *fixed[place + 1 :])))
 
         one, slope = fixed[place].clone().requires_grad_(), (moved(STEP) - moved(-STEP)) / (2 * STEP)
-        agrees, fast = gradient is None and abs(slope) < STEP, one.numel() > MOST_ELEMENTS
+        agrees, kink, fast = gradient is None and abs(slope) < STEP, False, one.numel() > MOST_ELEMENTS
         if gradient is not None:
-            with suppress(GradcheckError):
-                agrees = torch.autograd.gradcheck(of_one, one, eps=STEP, fast_mode=fast, check_undefined_grad=False)
+            agrees = _agree(of_one, one, fast=fast)
+            if not agrees and abs(moved(STEP) + moved(-STEP) - 2 * moved(0.0)) > STEP**1.5:  # it bends within a step
+                beside = (one.detach() + NEAR * direction).requires_grad_()
+                agrees = kink = _agree(of_one, beside, fast=fast)
         name = self._names[self._asked[place]] if self._asked[place] < len(self._names) else f"argument {place + 1}"
         by_backward = None if gradient is None else float((gradient * direction).sum())
-        return ArgumentCheck(name, by_backward, slope, agrees)
+        return ArgumentCheck(name, by_backward, slope, agrees, kink)
+
+
+def _agree(of_one: Callable[[torch.Tensor], Tensors], x: torch.Tensor, *, fast: bool) -> bool:
+    with suppress(GradcheckError):
+        return torch.autograd.gradcheck(of_one, x, eps=STEP, fast_mode=fast, check_undefined_grad=False)
+    return False

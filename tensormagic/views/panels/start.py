@@ -37,8 +37,25 @@ def summary(report: StartReport) -> str:
     if unknown == len(states):
         return "Nothing could be asked."
     rest = [f"{unknown} not known"] * bool(unknown)
+    tried = report.overfit is not None
+    untried = "" if tried or report.function is not None else _untried(report)
     if not wrong and not odd:
-        ready = "Ready: " if report.function is None else ""
-        return ", ".join([f"{ready}{plural(len(states) - unknown, 'question')} found nothing wrong", *rest]) + "."
+        ready = "Ready: " if tried else ""
+        answer = ", ".join([f"{ready}{plural(len(states) - unknown, 'question')} found nothing wrong", *rest]) + "."
+        return f"{untried}{answer}"
     parts = [f"{wrong} wrong"] * bool(wrong) + [f"{odd} to look at"] * bool(odd) + rest
-    return f"Of {plural(len(report.probes), 'question')}, {listed(parts)}."
+    return f"{untried}Of {plural(len(report.probes), 'question')}, {listed(parts)}."
+
+
+def _untried(report: StartReport) -> str:
+    """Return why no step was tried; empty where no batch was given, and none was to be."""
+    if not report.batch:
+        return ""
+    gap = next((gap.reason for gap in report.gaps if gap.section in _HINDER), "")
+    hinders = (one for one in report.probes if one.state != "fine" and one.question in _HINDER)
+    probe = next((f"{one.question}: {one.answer}" for one in hinders), "")
+    reason = gap or probe or "no parameter of the model is in the optimizer"
+    return f"Training could not be tried: {reason}. "
+
+
+_HINDER = ("batch", "copy", "overfit", "forward", "backward", "loss", "targets")

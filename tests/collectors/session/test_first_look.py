@@ -48,7 +48,7 @@ def test_a_training_that_is_ready():
     """Every question is asked, and fine."""
     net = net_of()
     report = tm.check(net, torch.optim.Adam(net.parameters()), DataLoader(data(), batch_size=16, shuffle=True))
-    asked = ("mode", "optimizer", "inputs", "targets", "samples", "initial loss", "gradients", "overfits")
+    asked = ("mode", "optimizer", "inputs", "targets", "samples", "initial loss", "gradients", "step", "overfits")
     assert states(report) == dict.fromkeys(asked, "fine")
     assert (report.model, report.loss, report.gaps, report.findings) == ("net", "cross_entropy", (), ())
     assert report.overfit.steps == 50

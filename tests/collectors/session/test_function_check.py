@@ -211,3 +211,67 @@ def test_arguments_of_which_none_can_be_varied_are_named(given, words):
     """What was given, and what is needed."""
     with pytest.raises(TensorMagicError, match=words):
         tm.check(Scale, *given)
+
+
+class Dropped(torch.autograd.Function):
+    """Draws what it keeps."""
+
+    @staticmethod
+    def forward(ctx, x):
+        mask = (torch.rand_like(x) > 0.5).to(x)
+        ctx.save_for_backward(mask)
+        return x * mask
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        return grad_output * ctx.saved_tensors[0]
+
+
+class Kinked(torch.autograd.Function):
+    """Has a kink at zero, and a wrong slope where that is asked for."""
+
+    @staticmethod
+    def forward(ctx, x, slope):
+        ctx.save_for_backward(x)
+        ctx.slope = slope
+        return x.clamp(min=0)
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        return ctx.slope * grad_output * (ctx.saved_tensors[0] > 0), None
+
+
+class Few(Scale):
+    """Returns one gradient of two."""
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        return grad_output
+
+
+class Strict(Dropped):
+    """Takes float32 alone."""
+
+    @staticmethod
+    def forward(ctx, x):
+        if x.dtype is not torch.float32:
+            raise TypeError("float32 only")
+        return x * 2
+
+
+def test_what_a_forward_draws_is_the_same_in_each_call():
+    assert set(states(tm.check(Dropped, torch.randn(6))).values()) == {"fine"}
+
+
+@pytest.mark.parametrize(("slope", "state"), [(1.0, "fine"), (2.0, "wrong")])
+def test_a_kink_is_asked_beside_it(slope, state):
+    report = tm.check(Kinked, torch.tensor([-1.0, 0.0, 2.0]), slope)
+    assert states(report)["gradient of x"] == state
+    assert report.function.arguments[0].kink == (state == "fine")
+
+
+def test_remedies_of_a_call_that_fails():
+    (few,) = tm.check(Few, torch.randn(3), torch.tensor(2.0)).probes
+    assert (few.state, few.remedy) == ("wrong", "One gradient for each argument of forward: None for what has none")
+    (strict,) = tm.check(Strict, torch.randn(3)).probes
+    assert (strict.state, strict.answer) == ("unknown", "forward raised TypeError: float32 only in float64")
