@@ -9,7 +9,7 @@ from typing import Any, TypeVar, overload
 
 from tensormagic.collectors.requirements import require, require_names, require_torch
 from tensormagic.diagnoses import RULES, diagnose
-from tensormagic.diagnoses.mismatches import mismatch_of
+from tensormagic.diagnoses.mismatches import as_named, mismatch_of
 from tensormagic.diagnoses.rule import codes_of, is_silenced, joined
 from tensormagic.diagnoses.start import probes_of
 from tensormagic.errors import SettingError, TensorMagicError
@@ -50,6 +50,9 @@ def _with_mismatch(report: AnyReport) -> AnyReport:
             from tensormagic.collectors.failures.tried_ways import with_ways_tried
 
             works, maybe = with_ways_tried(report, mismatch)
+            mismatch = dataclasses.replace(mismatch, works=works, maybe=maybe)
+        if mismatch is not None:
+            works, maybe = (tuple(as_named(report, way) for way in ways) for ways in (mismatch.works, mismatch.maybe))
             mismatch = dataclasses.replace(mismatch, works=works, maybe=maybe)
         return dataclasses.replace(report, mismatch=mismatch)
     if isinstance(report, TraceReport) and report.failure is not None:

@@ -182,8 +182,9 @@ def _freed_remedy(freed: FreedGraph) -> str:
     names = _joint(freed)
     if not freed.known:
         return (
-            "Compute the loss again before each backward. If the graph is needed twice, pass `retain_graph=True` to "
-            "the first backward. If a state is carried from step to step, `.detach()` it."
+            "Compute the loss again before each backward, with all that both share: a GAN's discriminator is given "
+            "`fake.detach()`. If the graph is needed twice, pass `retain_graph=True` to the first backward. If a state "
+            "is carried from step to step, `.detach()` it."
         )
     if freed.whole:
         return f"Leave this one out, or keep the graph in the first: `{_keeping(freed.first)}`."

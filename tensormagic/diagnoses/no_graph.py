@@ -28,7 +28,7 @@ _WATCH = (
 )
 _NOTHING = "nothing it was made from requires a gradient"
 _CONSTANT = (
-    f"{_NOTHING}. The gradient of a linear function is constant: nothing leads back from it",
+    f"{_NOTHING}. The gradient of a linear function, or of a Function with `@once_differentiable`, has no graph",
     "Compute that gradient from a loss that is not linear in what you ask about; else leave this backward out.",
 )
 

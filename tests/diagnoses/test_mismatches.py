@@ -118,7 +118,7 @@ CASES = {
         failed("torch.nn.functional.linear", "mat1 and mat2 must have the same dtype, but got Double and Float",
                tensor("x", 4, 128, dtype="float64"), FC),
         "dtype", [(0, None, "float64", "float32"), (1, None, "float32", "float64")],
-        "x is float64 and net.fc1.weight is float32", ["x.float()", "net.fc1.double()"],
+        "x is float64 and net.fc1.weight is float32", ["x.float()", "net.double()"],
     ),
     "a mean of whole numbers": (
         failed("Tensor.mean", "mean(): could not infer output dtype. Input dtype must be either a floating point or "
@@ -149,7 +149,7 @@ CASES = {
                "(torch.cuda.HalfTensor) should be the same", tensor("x", 1, 3, 8, 8, device="cuda:0"),
                tensor("net.conv.weight", 4, 3, 3, 3, dtype="float16", role="weight", device="cuda:0")),
         "dtype", [(0, None, "float32", "float16"), (1, None, "float16", "float32")],
-        "x is float32 and net.conv.weight is float16", ["x.half()", "net.conv.float()"],
+        "x is float32 and net.conv.weight is float16", ["x.half()", "net.float()"],
     ),
     "a product in two precisions": (
         failed("torch.mm", "expected m1 and m2 to have the same dtype, but got: float != c10::BFloat16",

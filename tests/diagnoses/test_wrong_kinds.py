@@ -46,6 +46,10 @@ BATCHES = (
     "Input and hidden state must have the same batch size: x (2 × 4) and the result of `torch.ones(3, 5)` (3 × 5) "
     "differ in dimension 0."
 )
+OF_OBJECTS = (
+    "A tensor holds numbers of one dtype, and this array holds Python objects (dtype object): if all are numbers, "
+    '.astype("float32") converts it.'
+)
 SPACE = {
     "torch": torch, "np": np, "nn": nn, "F": F, "Frame": type("DataFrame", (), {"to_numpy": lambda _: np.ones(3)}),
 }  # fmt: skip
@@ -84,8 +88,7 @@ CASES = (
     ("F.mse_loss(x, 3.0)", "x = torch.ones(2)",
      "The argument target of F.mse_loss must be a tensor, and 3.0 is a float.", ["torch.as_tensor(3.0)"]),
     ("torch.from_numpy(a)", "a = np.array([1.5], dtype=object)",
-     "A tensor holds numbers of one dtype, and this array holds Python objects (dtype object).",
-     ['torch.from_numpy(a.astype("float32"))']),
+     OF_OBJECTS, []),
     ("torch.tensor(df)", "df = Frame()",
      "The function torch.tensor takes numbers, nested lists of numbers, and arrays, not a DataFrame.",
      ["torch.tensor(df.to_numpy())"]),
@@ -101,7 +104,7 @@ CASES = (
     ("nn.utils.rnn.pad_sequence([x, y])", "x, y = torch.ones(3, 4), torch.ones(2, 5)",
      PADDED, []),
     ("torch.optim.SGD([q], lr=0.1)", "q = torch.ones(2, requires_grad=True) * 2", COMPUTED,
-     ["nn.Parameter(q.detach())"]),
+     ["q = nn.Parameter(q.detach())"]),
     ("opt.load_state_dict(saved)", OF_TWO, OTHERS, []),
     ("torch.autograd.grad(a.sum(), [a, b])", "a, b = (torch.ones(1, requires_grad=True) for _ in range(2))", UNUSED,
      ["torch.autograd.grad(a.sum(), [a, b], allow_unused=True)"]),
@@ -190,7 +193,7 @@ def test_what_is_said(line, before, rule, works):
     assert (clash.rule, [*clash.works, *clash.maybe]) == (rule, works)
     for way in works:
         if not way.startswith(("%", "num_heads", "super()")) and "\N{HORIZONTAL ELLIPSIS}" not in way:
-            eval(way, space)
+            exec(way, space)
 
 
 @pytest.mark.parametrize(

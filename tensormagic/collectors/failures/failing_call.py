@@ -53,7 +53,10 @@ _MODULE_CALL = nn.Module._call_impl.__code__
 _MODULE_CALLS = (_MODULE_CALL, nn.Module._wrapped_call_impl.__code__)
 _NO_SUCH_NAME = "__getattr__"  # of a module, or of torch itself, raises AttributeError: as a rule a slip of the pen
 # What torch says of an index or of operands in an error of a kind that Python raises as well.
-_TORCHS_OWN = re.compile(r"Dimension out of range \(expected|for (?:dimension \d+ with size|tensor of dim)|'Tensor'")
+_TORCHS_OWN = re.compile(
+    r"Dimension out of range \(expected|for (?:dimension \d+ with size|tensor of dim)|'Tensor'"
+    r"|only one element tensors can be converted"
+)
 _PYTHONS_OWN = re.compile(r"changed size during iteration|generator raised StopIteration")  # in a RuntimeError
 _OF_TEXT = re.compile(r"can only concatenate (?:str|list|bytes) ")  # whatever the other operand is
 _METHODS = f"{_TORCH}/_tensor.py"

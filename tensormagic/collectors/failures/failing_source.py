@@ -27,7 +27,7 @@ import torch
 from torch.nn.modules.module import _IncompatibleKeys
 from torch.utils.data import DataLoader
 
-from tensormagic.collectors.objects.children import is_kind
+from tensormagic.collectors.objects.children import has_history, is_kind
 from tensormagic.collectors.objects.namespace import UNKNOWN, still_value
 from tensormagic.collectors.where.source import NOWHERE, Position, lines_of, names_of, outwards, part_at, position_of
 from tensormagic.collectors.where.statements import OPERATORS
@@ -247,12 +247,17 @@ def attribute_in(failing: Failing, names: Mapping[str, Any], message: str) -> Re
     owner = still_value(node.value, names)
     results = _is_results(owner) or (type(owner) is tuple and bool(tensors_in(owner)))
     gone = owner is UNKNOWN and "'torch.return_types." in message
-    no_gradient = owner is None and is_gradient(node.value, names)
+    no_gradient = "'NoneType'" in message and is_gradient(node.value, names)
+    if no_gradient and isinstance(node.value, ast.Attribute):
+        computed = still_value(node.value.value, names)
+        return Refused(given=(None, computed) if has_history(computed) else (None,))
     no_loss = node.attr == "backward" and type(owner) in {float, int, list, tuple, type(None)}
     no_result = is_kind(owner, torch.nn.Module) and hasattr(torch.Tensor, node.attr)
     said = f"'{type(owner).__name__}' object has no attribute '{node.attr}'"
     lacks = message == said and bool(near_names(owner, node.attr))
-    return Refused(given=(owner,)) if results or gone or no_gradient or no_loss or no_result or lacks else None
+    method = is_kind(owner, BuiltinFunctionType) and is_kind(owner.__self__, torch.Tensor)
+    found = results or gone or no_loss or no_result or lacks or method
+    return Refused(given=(owner,)) if found else None
 
 
 MOST_NEAR, NEAR = 3, 0.8
@@ -279,7 +284,16 @@ def is_gradient(node: ast.expr, names: Mapping[str, Any]) -> bool:
 
 
 def misused_in(failing: Failing, names: Mapping[str, Any], message: str) -> Refused | None:
-    """Return an object of torch's that was taken for what it is not: ``'DataLoader' object is not subscriptable``."""
+    """Return what was taken for what it is not: a DataLoader for a list, the method ``x.size``, a class of modules."""
+    if isinstance(failing.node, ast.Call) and isinstance(failing.node.func, ast.Name):
+        kind = still_value(failing.node.func, names)
+        is_module = is_kind(kind, type) and issubclass(kind, torch.nn.Module)
+        if is_module and ".__init__() takes " in message:
+            return Refused(given=(kind,))
+    if isinstance(failing.node, ast.Subscript) and isinstance(method := failing.node.value, ast.Attribute):
+        owner = still_value(method.value, names)
+        if is_kind(owner, torch.Tensor) and "method' object is not subscriptable" in message:
+            return Refused(given=(owner,))
     nodes = (node for node in ast.walk(failing.node) if isinstance(node, ast.Name | ast.Attribute))
     held = (value for value in (still_value(node, names) for node in nodes) if is_kind(value, *_MISUSED))
     named = (value for value in held if message.startswith(f"'{type(value).__name__}' object is not "))
@@ -349,7 +363,7 @@ def _hides_tensor(node: ast.AST, names: Mapping[str, Any], *, only_torch: bool) 
 
 
 def _gives_no_tensor(node: ast.AST, names: Mapping[str, Any]) -> bool:
-    """Return whether a call or an attribute gives what is no tensor, whatever it is given: ``x.numpy()``, ``np.ones``."""
+    """Return whether a call or an attribute gives what is no tensor, whatever it is of: ``x.numpy()``, ``np.ones``."""
     if isinstance(node, ast.Attribute):
         return node.attr in _NO_TENSORS
     if not isinstance(node, ast.Call):
@@ -357,3 +371,4 @@ def _gives_no_tensor(node: ast.AST, names: Mapping[str, Any]) -> bool:
     of_builtins = isinstance(node.func, ast.Name) and node.func.id in _NO_TENSORS_OF
     home = str(getattr(still_value(node.func, names), "__module__", ""))
     return of_builtins or home.split(".", maxsplit=1)[0] == "numpy" or _gives_no_tensor(node.func, names)
+    return of_builtins or home.split(".", 1)[0] == "numpy" or _gives_no_tensor(node.func, names)

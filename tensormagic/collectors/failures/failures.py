@@ -69,6 +69,7 @@ COLLATE = "torch.utils.data.default_collate"
 _ELSEWHERE = re.compile(r"Caught (?P<kind>\w+) in (?P<where>.+?)\.\nOriginal Traceback .*?:\n(?P<trace>.*)", re.DOTALL)
 _LINE = re.compile(r'^ *File "(.+)", line (\d+), in (.+)$', re.MULTILINE)
 _MOST_WAY = 12
+_USUAL = {"F": torch.nn.functional, "nn": torch.nn}
 _UNUSED = re.compile(r"Tensor at index (\d+) appears to not have been used in the graph")
 # Said by an operator of Python's of operands of which none is a tensor: no function of torch's was called.
 _PYTHONS = re.compile(r"can only concatenate (?:tuple|list)|unsupported operand type\(s\) for \S+: (?!.*'Tensor')")
@@ -145,8 +146,18 @@ def _with_operands(
         layer_call=layer_call(steps, running, path, namespace) if running else "",
         operands=operands, gaps=tuple(Gap("operands", gap) for gap in gaps), call=own.text if own is not None else "",
         inside=report.inside or (COLLATE if samples_in(steps.entries) is not None else ""),
+        unnamed=_unnamed(steps),
         near=near_names(error.obj, error.name) if isinstance(error, AttributeError) and error.name else (), **led,
     )  # fmt: skip
+
+
+def _unnamed(steps: Steps) -> tuple[str, ...]:
+    """Return which of the usual names of torch's modules the failing line does not know."""
+    if steps.own_entry is None:
+        return ()
+    frame = steps.own_entry.tb_frame
+    names = {**frame.f_globals, **names_of(frame)}
+    return tuple(name for name, module in _USUAL.items() if names.get(name) is not module)
 
 
 def _of_backward(

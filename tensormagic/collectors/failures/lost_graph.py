@@ -258,8 +258,9 @@ class _Reading:
         called: Any = (
             still_value(func, self.names) if not any(isinstance(each, ast.Starred) for each in call.args) else None
         )
-        if is_kind(called, nn.Module):
-            learns = any(self.asks(each) for each in called.parameters())
+        made: Any = still_value(func.func, self.names) if isinstance(func, ast.Call) else None  # nn.MSELoss()(x, y)
+        if is_kind(called, nn.Module) or (is_kind(made, type) and issubclass(made, nn.modules.loss._Loss)):
+            learns = is_kind(called, nn.Module) and any(self.asks(each) for each in called.parameters())
             return "history" if learns else self._of_all(given, line)
         if getattr(called, "__code__", None) is _DECORATED:
             end = _of_decorated(called, self.cell_number)

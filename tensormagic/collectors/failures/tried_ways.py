@@ -140,10 +140,10 @@ class _CallAgain:
             return self._with(dict.fromkeys(self._names.get(target, []), code))
         if re.match(r"(?:torch\.)?nn\.[A-Z]", way):
             return self._with_layer(way)
-        owner = self._report.module
-        if owner and (way == owner or re.match(rf"{re.escape(owner)}\.\w+\(", way)):  # ``fc.double()``
+        owner, (model, _, method) = self._report.module, way.partition(".")
+        if owner.split(".", 1)[0] == model and re.match(r"\w+\(", method):  # ``net.double()``
             of_layer = (at for at, one in enumerate(self._report.operands) if one.name.startswith(f"{owner}."))
-            return self._with({at: f"operand_{at}{way[len(owner) :]}" for at in of_layer})
+            return self._with({at: f"operand_{at}.{method}" for at in of_layer})
         named = _Named(self._names)
         named.visit(ast.parse(way, mode="eval"))
         # Whether it stands in place of the call, and not of one of its operands, as in `torch.tensor([0, 1]) - 1`.

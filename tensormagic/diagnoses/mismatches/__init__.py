@@ -7,6 +7,6 @@ torch perhaps), the sizes, dtypes and devices of the operands are compared with 
 
 from __future__ import annotations
 
-from tensormagic.diagnoses.mismatches.table import mismatch_of, rows, rule_of, tried_way
+from tensormagic.diagnoses.mismatches.table import as_named, mismatch_of, rows, rule_of, tried_way
 
-__all__ = ["mismatch_of", "rows", "rule_of", "tried_way"]
+__all__ = ["as_named", "mismatch_of", "rows", "rule_of", "tried_way"]

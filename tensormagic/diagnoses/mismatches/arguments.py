@@ -43,10 +43,10 @@ says.table(r"""
 # -- what is not a tensor at all: several results, None in place of a gradient, a module, text, a table
 
 can't convert np\.ndarray of type numpy\.(?P<dtype>\w+)
-    with what: "text" if "str" in dtype else "Python objects"
-    argument: A tensor holds numbers of one dtype, and this array holds {what} (dtype {dtype.strip("_")}).
+    with what: "text (dtype str): convert words or classes to numbers first" if "str" in dtype else "Python objects"
+    with more: "" if "str" in dtype else f' (dtype {dtype.strip("_")}): if all are numbers, .astype("float32") converts'
+    argument: A tensor holds numbers of one dtype, and this array holds {what}{more}{" it" if more else ""}.
     parts: one is {dtype.strip("_")} must be a dtype of numbers for one in call.given[:1]
-    try: {call.report.function or "torch.tensor"}({one.code}.astype("float32")) for one in call.given[:1]
 
 (?:determine the shape of object type|infer dtype of) '?str'?|too many dimensions 'str'|invalid data type 'str'
     if: call.function != "getitem"
@@ -82,7 +82,7 @@ Boolean value of Tensor with more than one value|must be tuple of ints|of type i
         {attribute}.
     parts: given is {kind} must be Tensor
 
-torch\.return_types\.(?:linalg_)?(?P<kind>\w+)|can only concatenate tuple
+torch\.return_types\.(?:linalg_)?(?P<kind>\w+)|can only concatenate tuple|can't multiply sequence by non-int
     with given: [one for one in call.given if not (one.is_tensor and one.dtype) and results(one.text, one.code)][:1]
     with fields: results(given[0].text, given[0].code) if given else results(f"torch.return_types.{kind}")
     with what: given[0].name if given else "one of what it was given"; with names: ", ".join(fields); if: fields
@@ -282,7 +282,9 @@ unsupported operation: (?P<several>more than one element of the written-to)?.*si
     with own: f"its own memory, but {target.name} shares some with what is read: read from a clone"
     layout: A result needs {apart if several else own}.
     with read: [one for one in call.tensors if one is not target and one.operand.name and not several]
-    parts: target; try: {target.code}.clone() when several; try: {one.code}.clone() for one in read
+    with base: target.code.split("[")[0].split(".")[0]; with assigned: f"{base} = " if target.can_be_assigned else ""
+    with copied: (base if assigned else target.code) + ".clone()"
+    parts: target; try: {assigned}{copied} when several; try: {one.code}.clone() for one in read
 
 (?P<function>\w+)\(\): argument '(?P<name>\w+)' \(position {position}\) must be (?P<wanted>[\w ]+?), not (?P<got>[\w.]+)
     with placed: [one for one in call.given if one.position == position - 1]
@@ -292,7 +294,10 @@ unsupported operation: (?P<several>more than one element of the written-to)?.*si
     with inner: [text + first_part for text in texts if got == "tuple" and given[0].is_tensor]
     with modules: [one for one in given if one.text.startswith("the module ")]
     with instead: ": call the module with a tensor, and give what it returns" if modules else ""
-    argument: The argument {name} of {function}() must be a {wanted}, not {article(got)}{instead}.
+    with name_of: none_of(call, function, given); with named: f"{name_of} is None, which" if name_of else "that"
+    with none: f"None: {named} a forward or another function without a return gives"
+    argument: The argument {name} of {function}() must be a {wanted}, not \
+{none if got == "NoneType" else article(got) + instead}.
     parts: one is {got} must be {wanted} for one in given; try: {text} for text in inner
     with plain: wanted == "Tensor" and got in ("int", "float", "list", "tuple", "bool", "numpy.ndarray") and not inner
     with dtypes: [one.dtype for one in call.tensors if one not in given][:1]
@@ -324,6 +329,14 @@ def made_first(call: Call) -> str:
     settings = [unparse(one) for one in (*made.args, *made.keywords) if unparse(one) not in tensors]
     settings = settings if without_sizes else ["…", *settings]
     return f"{function}({', '.join(settings)})({', '.join(tensors)})" if tensors else ""
+
+
+def none_of(call: Call, function: str, given: list[Given]) -> str:
+    """Return the name of what was given and is None; a loss of torch.nn hands it on as it is written."""
+    made = expression_of(call.report.call)
+    if given and not given[0].operand.name and "loss" in function and isinstance(made, ast.Call):
+        return "".join(unparse(one) for one in made.args[given[0].position :][:1] if isinstance(one, ast.Name))
+    return given[0].operand.name if given else ""
 
 
 def code_of(call: Call, given: Given) -> str:

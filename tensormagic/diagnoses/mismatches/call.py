@@ -270,6 +270,11 @@ class Call:
         return "" if _CLASS.match(self.owner) else self.owner
 
     @property
+    def model(self) -> str:
+        """The whole model that the layer is in, as code names it; empty where it has no name."""
+        return self.layer.split(".", 1)[0]
+
+    @property
     def subject(self) -> str:
         """What takes the operands, as a sentence names it: the layer, else the function."""
         return self.owner or self.title

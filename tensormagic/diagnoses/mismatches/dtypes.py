@@ -12,6 +12,7 @@ from tensormagic.words import is_or_are, listed
 
 says = Messages(globals())
 
+_FILLED = ".to_empty(device=…) gives memory, and a state_dict has to be loaded into it"
 # Names of operands that are data, and are made to fit their partner; a model's parameters are not.
 _PARAMETER = re.compile(r"(^|\.)(weight|bias|running_mean|running_var|in_proj_weight|in_proj_bias)\w*$")
 _NAME = r"[\w:<> ]+?"
@@ -33,11 +34,15 @@ def _wrong(given: Given, rule: str, wanted: str) -> Mismatch:
 says.table(r"""
 # -- devices
 
+Cannot copy out of meta tensor; no data! Please use torch\.nn\.Module\.to_empty
+    device: The parameters of {call.receiver or "this module"} are on the meta device, and have shapes but no values to
+        copy: {call.receiver or "its"}{_FILLED}.
+
 Cannot copy out of meta tensor|cannot be called on meta tensors|can't convert [\w:]+ device type tensor to numpy
     with wrong: first one.device == "meta"; with name: wrong.operand.name
     device: A tensor on the meta device has a shape but no values, and {wrong.name} is on meta.
     parts: wrong.device must be cpu
-    try: {name.split(".")[0]}.to_empty(device="cpu") when "." in name and name.split(".")[0].isidentifier()
+    maybe: {name.split(".")[0]}.to_empty(device="cpu")  # then load the weights when "." in name
 
 can't convert [\w:]+ device type tensor to numpy
     device: NumPy only reads CPU memory, but {first.name} is on {first.device}.
@@ -65,7 +70,7 @@ input dtype \(torch\.(?P<got>\w+)\) does not match weight dtype \(torch\.(?P<wan
     with wrong: first one.dtype == got
     dtype: The input must have the dtype of the layer, {wanted}: {wrong.name} is {got}.
     parts: wrong.dtype must be {wanted}; try: {as_dtype(wrong.code, wanted)}
-    try: {as_dtype(call.layer, got)} when is_floating(got) and call.layer
+    try: {as_dtype(call.model, got)} when is_floating(got) and call.model
 
 Index put requires the source and destination dtypes match|Expected self\.dtype to be equal to src\.dtype
     with wrong: last one.dtype != first.dtype and one.role not in ("index", "indices", "mask")
@@ -182,7 +187,11 @@ def devices(call: Call) -> Mismatch | None:
     if _is_parameter(call, left) and not _is_parameter(call, right):
         left, right = right, left
     where = [f"{listed(one.name for one in ones)} {is_or_are(len(ones))} on {at}" for at, ones in found.items()]
-    where += ["a meta tensor has a shape but no values"] if "meta" in found else []
+    if "meta" in found:
+        filled = f": {call.model or 'its module'}{_FILLED}"
+        where.append(
+            f"a meta tensor has a shape but no values{filled if _is_parameter(call, found['meta'][0]) else ''}"
+        )
     parts = [one.whole(at, (right if at == left.device else left).device) for at, ones in found.items() for one in ones]
     rule = f"All operands must be on one device: {'; '.join(where)}."
     return mismatch("device", rule, *parts, works=_to_one_device(call, left, right))
@@ -190,17 +199,13 @@ def devices(call: Call) -> Mismatch | None:
 
 def _to_one_device(call: Call, given: Given, fixed: Given) -> list[str]:
     """Return how the two come together: data to where the parameters are, and away from the CPU; never out of meta."""
-    root = call.layer.split(".", 1)[0]
     if "meta" in {given.device, fixed.device}:
-        empty, other = (given, fixed) if given.device == "meta" else (fixed, given)
-        if _is_parameter(call, empty) and root:
-            return [f'{root}.to_empty(device="{other.device}")']
-        return [f'torch.empty_like({empty.code}, device="{other.device}")']
+        return []  # what is made in its place has to be given values
     if not _is_parameter(call, fixed) and fixed.device == "cpu":
         given, fixed = fixed, given
     ways = [f"{given.code}.to({fixed.code}.device)"]
-    moves = _is_parameter(call, fixed) and root and given.device != "cpu"
-    return [*ways, f'{root}.to("{given.device}")'] if moves else ways
+    moves = _is_parameter(call, fixed) and call.model and given.device != "cpu"
+    return [*ways, f'{call.model}.to("{given.device}")'] if moves else ways
 
 
 def _having(call: Call, dtype: str) -> Given | None:
@@ -220,7 +225,7 @@ def _clash(call: Call, left: Given, right: Given) -> Mismatch:
     given, fixed = sorted(
         (left, right), key=lambda one: (_is_parameter(call, one), is_floating(one.dtype), kept.get(one.dtype, 1))
     )
-    other = call.layer if _is_parameter(call, fixed) else fixed.code
+    other = call.model if _is_parameter(call, fixed) else fixed.code  # one layer alone would not fit the next
     works = [
         as_dtype(given.code, fixed.dtype),
         as_dtype(other, given.dtype) if other and is_floating(given.dtype) else "",
@@ -283,10 +288,10 @@ def _unsuitable(call: Call, got: str) -> Mismatch:
     if call.function in _WHOLE:
         wanted = "bool" if call.function in {"and", "or", "xor", "invert"} else "int64"
     name = wrong[0].name
-    if call.function in _BITWISE and len(wrong) > 1:
-        rule = f"The operator {call.title} is for booleans and whole numbers: {name} and {wrong[1].name} are {got}."
-        works = [f" {_BITWISE[call.function]} ".join(as_dtype(one.code, wanted) for one in wrong)]
-        return mismatch("dtype", rule, *(one.whole(got, wanted) for one in wrong), works=works)
+    if (sign := _BITWISE.get(call.function.removeprefix("bitwise_"))) and is_floating(got):
+        which = f"{listed(one.name for one in wrong)} {is_or_are(len(wrong))} {got}"
+        rule = f"The operator {sign} combines booleans or whole numbers, and {which}: compare with a number first."
+        return mismatch("dtype", rule, *(one.whole(got, wanted) for one in wrong))
     if got.startswith("complex"):  # of which a conversion would lose the imaginary part
         works = [f"{wrong[0].code}.abs()", f"{wrong[0].code}.real"]
         parts = (one.whole(got, wanted) for one in wrong)

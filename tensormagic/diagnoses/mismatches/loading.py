@@ -27,6 +27,15 @@ default_collate: batch must contain .*; found (?P<dtype>[<>|]?[SU]\d+|object)
     with what: "Python objects" if dtype == "object" else "text"
     argument: An array in a sample of the batch holds {what}, from which no tensor can be made: {returned("numbers")}.
 
+expected Tensor as element {at} in argument \d+, but got (?P<kind>[\w.]+)
+    if: call.report.inside.endswith(COLLATE)
+    with given: [one for one in call.given if one.place.endswith(f"[{at}]")]
+    with whole: [one for one in given if one.operand.name == f"batch[{at}]"]
+    with what: "None" if kind == "NoneType" else article(kind.rpartition(".")[2])
+    argument: Every sample of a batch must hold the same, and sample {at} {"is" if whole else "holds"} {what}:
+        {returned("tensors for every sample")}.
+    parts: one is {what} must be Tensor for one in given
+
 each element in list of batch should be of equal size
     argument: Lists in the samples of one batch must have one length:
         {returned("tensors that are padded to one length")}.

@@ -232,9 +232,31 @@ def _value(expression: str, names: Names, **more: object) -> Any:
 
 # -- what did not fit in a call ------------------------------------------------------------------------------------
 
+_FULL = {"F": "torch.nn.functional", "nn": "torch.nn"}
+
+
+def as_named(report: FailureReport, code: str) -> str:
+    """Return code with torch's modules by their whole names, where the failing code does not know the usual ones."""
+    for name in report.unnamed:
+        code = re.sub(rf"(?<![\w.]){name}\.", f"{_FULL[name]}.", code)
+    return code
+
+
 # In this order, as far as two rows fit one message: those that ask for a certain function stand first. A subject is
 # imported where no row of those before it explains the message.
-_SUBJECTS = ("loading", "layers", "dtypes", "products", "shapes", "dimensions", "saving", "training", "arguments")
+_SUBJECTS = (
+    "loading",
+    "conditions",
+    "values",
+    "layers",
+    "dtypes",
+    "products",
+    "shapes",
+    "dimensions",
+    "saving",
+    "training",
+    "arguments",
+)
 
 
 def mismatch_of(report: FailureReport) -> Mismatch | None:
@@ -295,7 +317,8 @@ def _about_values(report: FailureReport, clash: Mismatch, given: Operand) -> str
     if "index out of range in self" in report.error:
         if least < 0:
             return f"Indices count from 0, and none is negative: {span}"
-        return f"`nn.Embedding({most + 1}, …)` has a row for each: {span}" if " rows;" in clash.rule else span
+        table = as_named(report, f"nn.Embedding({most + 1}, …)")
+        return f"`{table}` has a row for each: {span}" if " rows;" in clash.rule else ""
     if most == _IGNORED:
         return f"If {most} marks what has no class, say so: `ignore_index={most}`."
     ways = _ways(clash)
@@ -394,6 +417,7 @@ def tried_way(finding: Finding, report: Report, line: str) -> str:
     (way,) = failure.mismatch.works
     tree = statement_of(way)
     if finding.remedy != f"`{way}`" or _LAYER.match(way) or not isinstance(tree, ast.Expr):
+    if finding.remedy != f"`{way}`" or re.match(r"(torch\.)?nn\.[A-Z]", way) or not isinstance(tree, ast.Expr):
         return ""
     replaced = failure.call if isinstance(tree.value, ast.BinOp) else ""
     if isinstance(tree.value, ast.Call) and isinstance(tree.value.func, ast.Attribute):

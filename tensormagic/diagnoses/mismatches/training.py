@@ -12,7 +12,7 @@ from tensormagic.diagnoses.mismatches.table import Messages
 from tensormagic.diagnoses.rule import is_differentiable
 from tensormagic.reports import Mismatch
 from tensormagic.reports.failure import SavedWrite
-from tensormagic.words import binding, listed
+from tensormagic.words import listed
 
 says = Messages(globals())
 
@@ -258,4 +258,5 @@ def _no_leaf(call: Call) -> Mismatch:
         "An optimizer changes leaves in place, and one of these tensors was computed from another: it has a `grad_fn`. "
         "`.to(…)`, `.cuda()` or a factor after requires_grad=True make such a tensor."
     )
-    return mismatch("argument", rule, works=[f"nn.Parameter({binding(unparse(one))}.detach())" for one in only])
+    names = [unparse(one) for one in only if isinstance(one, ast.Name | ast.Attribute)]
+    return mismatch("argument", rule, works=[f"{name} = nn.Parameter({name}.detach())" for name in names])

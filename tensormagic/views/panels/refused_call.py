@@ -31,6 +31,7 @@ _KINDS = {
 _SHORT = {"torch.nn.functional.": "F.", "torch.autograd.": "autograd."}
 _UNKNOWN_SHAPE = "not kept"
 _NAME, _TEXT, _FACT = 60, 120, 24  # characters
+_LONGEST = 1_500  # characters of what torch said: some list every form that a call can have
 _LOOK = re.compile(r"  # at (?:most|least) -?\d+$")  # nothing is changed by it: it shows whether values fit
 _BACKENDS = " This could be because the operator doesn't exist for this backend"
 
@@ -121,6 +122,7 @@ def rule_nodes(report: FailureReport) -> list[Node]:
 def torch_message(report: FailureReport) -> str:
     """Return the exception as Python's last line has it, without the page on backends that a missing kernel brings."""
     sentence = report.error.split(_BACKENDS, 1)[0]
+    sentence = shortened(sentence, _LONGEST, tail=_LONGEST // 3) if len(sentence) > _LONGEST else sentence
     return f"{report.error_type}: {sentence}" if sentence else report.error_type
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gc
+import linecache
 import traceback
 import weakref
 
+import numpy as np
 import pytest
 import torch
 
@@ -158,6 +160,21 @@ def python():
 def test_errors_that_are_not_torchs_are_not_explained(run, way):
     """A KeyError in the user's own code is none of our business."""
     assert WAYS[way](run)[0] is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["x.numpy() + np.ones(4)", "x.numpy() @ np.ones((4, 1))", "x.numpy()[5]", "np.asarray(x)[5]", "x.numpy().mean(3)",
+     "x.tolist() + 1", "'acc: ' + x", "'loss: ' + x.sum().item()", "[1] + x"],
+)  # fmt: skip
+def test_what_numpy_and_python_say_of_what_left_torch_is_not_torchs(line):
+    """Where a tensor was asked for its array, its list or its number, the rest of the line is not torch's."""
+    filename = "<left torch>"
+    linecache.cache[filename] = (len(line), None, [line + "\n"], filename)
+    told = tm.explain()
+    with pytest.raises((ValueError, TypeError, IndexError)), told:
+        exec(compile(line, filename, "exec"), {"x": torch.ones(3), "np": np})
+    assert told.report is None
 
 
 def test_an_interrupt_is_not_explained():
