@@ -371,4 +371,3 @@ def _gives_no_tensor(node: ast.AST, names: Mapping[str, Any]) -> bool:
     of_builtins = isinstance(node.func, ast.Name) and node.func.id in _NO_TENSORS_OF
     home = str(getattr(still_value(node.func, names), "__module__", ""))
     return of_builtins or home.split(".", maxsplit=1)[0] == "numpy" or _gives_no_tensor(node.func, names)
-    return of_builtins or home.split(".", 1)[0] == "numpy" or _gives_no_tensor(node.func, names)

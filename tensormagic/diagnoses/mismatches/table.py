@@ -417,7 +417,6 @@ def tried_way(finding: Finding, report: Report, line: str) -> str:
     (way,) = failure.mismatch.works
     tree = statement_of(way)
     if finding.remedy != f"`{way}`" or _LAYER.match(way) or not isinstance(tree, ast.Expr):
-    if finding.remedy != f"`{way}`" or re.match(r"(torch\.)?nn\.[A-Z]", way) or not isinstance(tree, ast.Expr):
         return ""
     replaced = failure.call if isinstance(tree.value, ast.BinOp) else ""
     if isinstance(tree.value, ast.Call) and isinstance(tree.value.func, ast.Attribute):
