@@ -97,7 +97,7 @@ EVERYDAY = (
     ("x.gather(1, i)", "x=3x4 i=4x2:int64", "shape i.0 x.0"),
     ("x.gather(1, i)", "x=3x4 i=3:int64", "shape i x"),
     ("x.gather(1, i)", "x=3x4 i=3x1", "dtype i"),
-    ("x.scatter_(1, i, y)", "x=3x4 i=3x1:int64 y=3x1:int64", "dtype y"),
+    ("x.scatter_(1, i, y)", "x=3x4 i=3x1:int64 y=3x1:int64", "dtype x y"),
     ("x.softmax(2)", "x=3x4", "index x =dim"),
     ("F.interpolate(x, scale_factor=2, mode='bilinear')", "x=3x8x8", "shape x"),
     ("torch.utils.data.TensorDataset(x, y)", "x=3x2 y=4", "shape x.0 y"),
@@ -116,7 +116,7 @@ EVERYDAY = (
     ("F.cross_entropy(x, y, weight=w)", "x=8x10 y=8:int64 w=9", "shape w"),
     ("F.nll_loss(x, y)", "x=8x10 y=7:int64", "shape x.0 y"),
     ("F.binary_cross_entropy_with_logits(x, y)", "x=8x1 y=8", "shape x y"),
-    ("F.binary_cross_entropy_with_logits(x, y)", "x=8 y=8:int64", "dtype y"),
+    ("F.binary_cross_entropy_with_logits(x, y)", "x=8 y=8:int64", "dtype x y"),
     ("F.binary_cross_entropy(x.sigmoid(), y)", "x=8 y=8:int64", "dtype y"),
     ("F.mse_loss(x, y)", "x=8x2 y=8x3", "shape x.1 y.1"),
     # dtypes

@@ -126,7 +126,7 @@ def test_an_error_alone_is_explained_from_the_sizes_in_its_message(line, names, 
     [
         (lambda: torch.ones(3, 4).add_(torch.ones(2, 3, 4)), "torch.ones(3, 4) + torch.ones(2, 3, 4)"),
         (lambda: torch.ones(3, dtype=torch.long).add_(torch.ones(3)), "torch.ones(3, dtype=torch.long).float()"),
-        (lambda: torch.ones(2, 3) + torch.ones(4), "Change `torch.ones(4)` so that its sizes match `torch.ones(2, 3)`"),
+        (lambda: torch.ones(2, 3) + torch.ones(4), "Look at where `torch.ones(2, 3)` and `torch.ones(4)` are made."),
         (lambda: torch.cat([torch.ones(2, 3), torch.ones(2, 4, 1)]), "`unsqueeze` adds a dimension"),
     ],
 )

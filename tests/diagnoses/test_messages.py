@@ -225,8 +225,8 @@ def names_of(lines: tuple[tuple[str, str], ...]) -> tuple[set[str], set[str]]:
     """Return the names that the expressions of a row use, and those that it defines."""
     expressions, defined = [], set()
     for key, line in lines:
-        body, _, condition = line.partition(" when ") if key in {"parts", "try"} else (line, "", "")
-        body, _, loop = body.partition(" for ") if key in {"parts", "try"} else (body, "", "")
+        body, _, condition = line.partition(" when ") if key in {"parts", "try", "maybe"} else (line, "", "")
+        body, _, loop = body.partition(" for ") if key in {"parts", "try", "maybe"} else (body, "", "")
         name, _, values = loop.partition(" in ")
         defined |= {*name.split(", "), key.removeprefix("with ")}
         expressions += [condition or "0", values or "0"]
