@@ -18,7 +18,7 @@ from tensormagic.diagnoses.lines import (
     spliced,
     text_of,
 )
-from tensormagic.diagnoses.paths import cuts_in
+from tensormagic.diagnoses.paths import changes_no_derivative, cuts_in
 from tensormagic.diagnoses.rule import (
     FEWEST_STEPS,
     grouped,
@@ -45,14 +45,8 @@ from tensormagic.reports import (
 from tensormagic.reports.base import Scalar
 from tensormagic.words import count, listed, plural
 
-_MAKES = (
-    "init",
-    "reset",
-    "build",
-    "setup",
-    "make",
-    "create",
-)  # what the names of methods that make a module begin with
+# What the names of methods that make a module begin with.
+_MAKES = ("init", "reset", "build", "setup", "make", "create")
 
 
 def _modules(report: TraceReport | WatchReport) -> ModulesReport:
@@ -368,10 +362,15 @@ def parameter_without_gradient(report: TraceReport) -> Iterator[Finding]:
     for owner in dict.fromkeys(series.owner for series in report.parameters if series.owner in along):
         of = [series for series in report.parameters if series.owner == owner]
         missing = [series for series in of if _is_missing(series) and series.name not in left_out]
+        last = max((at for one in of for at, norm in enumerate(one.norms) if norm != UNTOUCHED), default=-1)
+        called = report.passes[last].location if report.passes else None
+        constants = [series for series in missing if changes_no_derivative(report, series)]
+        if constants:
+            yield _without_effect(constants, max(series.touched for series in of), report.location(called))
+        missing = [series for series in missing if series not in constants]
         if missing:
             places = shortest([series.name for series in missing], [series.name for series in of])
             places = places if len(missing) < len(of) else [owner]
-            called = report.passes[-1].location if report.passes else None
             verb = "gets" if len(places) == 1 else "get"
             share = f"{count(len(missing))} of the {count(len(of))} parameters of {of[0].owner}"
             share = share if len(missing) < len(of) else "all of its parameters"
@@ -388,6 +387,21 @@ def parameter_without_gradient(report: TraceReport) -> Iterator[Finding]:
                 related=related,
             )
     yield from _models_without_gradient(report)
+
+
+def _without_effect(constants: Sequence[ParameterSeries], times: int, here: Location | None) -> Finding:
+    names = [series.name for series in constants]
+    verb, has = ("gets", "it has") if len(names) == 1 else ("get", "they have")
+    return Finding(
+        code="TM601",
+        severity="note",
+        message=f"{listed(names)} {verb} no gradient in {plural(times, 'backward pass', 'backward passes')}: only "
+        f"derivatives of the output enter the loss, so {has} no effect.",
+        location=here,
+        evidence={series.name: series.numel for series in constants[:8]},
+        remedy=f"Make the layer without it: `bias=False`. {to_freeze(names, constants[0].owner)}",
+        subject=names[0],
+    )
 
 
 def _not_to_be_trained(report: TraceReport) -> set[str]:

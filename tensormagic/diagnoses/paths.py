@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from statistics import median
 from typing import Any, TypeVar
 
-from tensormagic.reports import Cut, Frame, Graph, Node, TraceReport
+from tensormagic.reports import Cut, Frame, Graph, Node, ParameterSeries, TraceReport
 
 RESHAPING = frozenset({
     "view", "reshape", "unsafe_view", "expand", "unsqueeze", "squeeze", "permute", "transpose", "t", "clone", "to_copy",
@@ -159,3 +159,22 @@ class Paths:
         if self._least is None:
             self._least = min((norm for node in self.first if (norm := self.arriving(node))), default=math.inf)
         return self._least
+
+
+_ADDS_BIAS = frozenset({"add", "addmm", "baddbmm", "convolution"})
+
+
+def changes_no_derivative(report: TraceReport, series: ParameterSeries) -> bool:
+    """Return whether a bias is added to what is differentiated alone: inside of `torch.func.grad`, say.
+
+    There a graph goes through its module; those that lead to parameters have no more of it than a turned weight.
+    """
+    module, _, leaf = series.name.rpartition(".")
+    weight = next((one for one in report.parameters if one.name == f"{module}.weight"), None)
+    if leaf != "bias" or weight is None or not weight.touched:
+        return False
+    learning, inner = set[str](), set[str]()
+    for graph in report.graphs:
+        leads = any(node.variable.startswith(f"{series.owner}.") for node in graph.nodes if node.kind == "accumulate")
+        (learning if leads else inner).update(node.op for node in graph.nodes if node.module == module)
+    return bool(_ADDS_BIAS & inner) and learning <= {"t", "transpose"}

@@ -1,4 +1,7 @@
-"""Gradients that a loss is made of and that keep no graph (TM317), and custom backwards that do not fit (TM318)."""
+"""Gradients that a loss is made of and that keep no graph (TM317), custom backwards that do not fit (TM318).
+
+And a constant that no derivative knows of (TM601).
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import contextlib
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.func import functional_call, grad, vmap
 
 import tensormagic as tm
 from tests.corpus.cases import ill
@@ -224,3 +228,33 @@ def an_equation_whose_second_derivative_frees_the_graph():
         return (bend + y).square().mean()
 
     return _solve(residual_of)
+
+
+@ill("TM601", severity="note", line="loss.backward()", subject="lagrangian.2.bias",
+     says=("in 6 backward passes: only derivatives of the output enter the loss, so it has no effect", "`bias=False`"),
+)  # fmt: skip
+def a_lagrangian_with_a_constant():
+    """Equations of motion are made of its derivatives; another network is trained after it."""
+    lagrangian = nn.Sequential(nn.Linear(2, 8), nn.Softplus(), nn.Linear(8, 1))
+    held, other = dict(lagrangian.named_parameters()), nn.Linear(2, 1)
+    optimizer, after = torch.optim.Adam(lagrangian.parameters()), torch.optim.Adam(other.parameters())
+
+    def energy(at, speed):
+        return functional_call(lagrangian, held, (torch.stack([at, speed]),)).squeeze() + 0.5 * speed**2
+
+    def acceleration(at, speed):
+        inertia = grad(grad(energy, 1), 1)(at, speed)
+        return (grad(energy, 0)(at, speed) - grad(grad(energy, 1), 0)(at, speed) * speed) / (inertia + 1e-3)
+
+    with tm.trace(namespace={"lagrangian": lagrangian, "other": other}) as trace:
+        for _ in range(6):
+            at, speed = torch.randn(16), torch.randn(16)
+            loss = (vmap(acceleration)(at, speed) + at).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        for _ in range(4):
+            after.zero_grad()
+            other(torch.randn(16, 2)).square().mean().backward()
+            after.step()
+    return trace.report
