@@ -12,7 +12,7 @@ from tensormagic.words import is_or_are, listed
 
 says = Messages(globals())
 
-_FILLED = ".to_empty(device=…) gives memory, and a state_dict has to be loaded into it"
+_FILLED = "gives memory, and a state_dict has to be loaded into it"
 # Names of operands that are data, and are made to fit their partner; a model's parameters are not.
 _PARAMETER = re.compile(r"(^|\.)(weight|bias|running_mean|running_var|in_proj_weight|in_proj_bias)\w*$")
 _NAME = r"[\w:<> ]+?"
@@ -36,7 +36,7 @@ says.table(r"""
 
 Cannot copy out of meta tensor; no data! Please use torch\.nn\.Module\.to_empty
     device: The parameters of {call.receiver or "this module"} are on the meta device, and have shapes but no values to
-        copy: {call.receiver or "its"}{_FILLED}.
+        copy: {call.receiver or "its"}.to_empty(device=…) {_FILLED}.
 
 Cannot copy out of meta tensor|cannot be called on meta tensors|can't convert [\w:]+ device type tensor to numpy
     with wrong: first one.device == "meta"; with name: wrong.operand.name
@@ -188,7 +188,8 @@ def devices(call: Call) -> Mismatch | None:
         left, right = right, left
     where = [f"{listed(one.name for one in ones)} {is_or_are(len(ones))} on {at}" for at, ones in found.items()]
     if "meta" in found:
-        filled = f": {call.model or 'its module'}{_FILLED}"
+        other = next(at for at in found if at != "meta")
+        filled = f': {call.model or "its module"}.to_empty(device="{other}") {_FILLED}'
         where.append(
             f"a meta tensor has a shape but no values{filled if _is_parameter(call, found['meta'][0]) else ''}"
         )
