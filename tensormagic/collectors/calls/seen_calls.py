@@ -15,7 +15,7 @@ import torch
 
 from tensormagic.collectors.calls.call_notes import LOSSES, Call, CallNotes, operand_parts, running_part
 from tensormagic.collectors.geometry.parts import PLAIN
-from tensormagic.collectors.graphs.live_nodes import flat, reaches
+from tensormagic.collectors.graphs.live_nodes import first_input, flat, reaches
 from tensormagic.collectors.objects.children import is_leaf
 from tensormagic.collectors.objects.identity import holds
 from tensormagic.collectors.quiet import quiet
@@ -159,7 +159,7 @@ def _has_channels_first(x: torch.Tensor) -> bool:
     """Return whether what made a tensor, before what treats all elements alike, gives (batch, channels, places)."""
     node, looked = x.grad_fn, 0
     while node is not None and node.name().partition("Backward")[0] in _ELEMENTWISE and looked < _MOST_MADE:
-        node, looked = node.next_functions[0][0], looked + 1
+        node, looked = first_input(node), looked + 1
     return node is not None and node.name().startswith(_CHANNELS_FIRST)
 
 

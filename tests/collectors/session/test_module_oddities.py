@@ -265,5 +265,5 @@ def test_a_look_that_fails_is_a_gap():
     watch = ModuleWatch(trace)
     trace.leaves.modules.roots = lambda: [("net",)]  # no module behind the name
     watch.finish(None)
-    assert watch.fields(()) == {"modules": None}
+    assert watch.fields(()) == {"modules": None, "hooks": ()}
     assert gaps[0][0] == "modules"
