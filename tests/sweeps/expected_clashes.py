@@ -77,7 +77,7 @@ EXPECTED = {
     "native_layer_norm 2": "shape 1",  # 1x2x3 1x2
     "native_layer_norm 3": "shape 0.2",  # 2x2x3
     "nn.functional.avg_pool3d 5": "shape 0",  # 0x1x49
-    "nn.functional.conv1d 0": "dtype 0 2",  # 1x1x4:int64 1x1x2:int64 1:float64
+    "nn.functional.conv1d 0": "dtype 0",  # 1x1x4:int64 1x1x2:int64 1:float64
     "nn.functional.conv1d 1": "dtype 0 2",  # 1x1x4:float64 1x1x2:float64 1:complex128
     "nn.functional.conv1d 5": "shape 1",  # 1x1x4:float64 1x2:float64 1:float64
     "nn.functional.conv1d 6": "shape 1.0",  # 2x2x4:float64 2x2x2:float64 2:float64
@@ -87,7 +87,7 @@ EXPECTED = {
     "nn.functional.conv2d 5": "shape 1",  # 1x1x4x3:float64 1x2x2:float64 1:float64
     "nn.functional.conv2d 6": "shape 1.0",  # 2x2x4x3:float64 2x2x1x3:float64 2:float64
     "nn.functional.conv2d 7": "shape 1.0",  # 2x2x4x3:float64 2x2x1x3:float64 2:float64
-    "nn.functional.conv3d 0": "dtype 0 2",  # 1x1x4x4x4:int64 1x1x2x2x2:int64 1:float64
+    "nn.functional.conv3d 0": "dtype 0",  # 1x1x4x4x4:int64 1x1x2x2x2:int64 1:float64
     "nn.functional.conv3d 1": "dtype 0 2",  # 1x1x4x4x4:float64 1x1x2x2x2:float64 1:complex128
     "nn.functional.conv3d 5": "shape 1",  # 1x1x3x4x5:float64 1x1x4x3:float64 1:float64
     "nn.functional.conv3d 6": "shape 1.0",  # 2x2x3x4x5:float64 2x2x4x3x3:float64 2:float64
