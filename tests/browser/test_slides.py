@@ -326,7 +326,7 @@ def test_nothing_is_printed_over_something_else(static_page, tmp_path, size):
 
 
 def test_a_long_line_of_source_is_broken(static_page: Callable[..., Page], tmp_path: Path) -> None:
-    """It does not make the type of all others small; names on the map are not much smaller than what stands above."""
+    """It does not make the type of all others small."""
     report = sample("memory run")
     long = f"total = {' + '.join('loss' for _ in range(20))}"
     report = replace(report, cell=replace(report.cell, lines=(*report.cell.lines, long)))

@@ -32,7 +32,7 @@ def refused(program: Callable[[], object]) -> Report:
 
 @ill("TM101", line="return heads.view(batch, length, 32)", subject="heads", says=(
     "The view of heads (2 × 4 × 5 × 8) as 2 × 5 × 32 would merge dimensions 2 and 3",
-    "`heads.transpose(1, 2).view(2, 5, 32)`"))  # fmt: skip
+    "`heads.transpose(1, 2).view(batch, length, 32)`"))  # fmt: skip
 def heads_put_together_without_moving_them_back():
     """Attention as tutorials write it, with the transpose before ``view`` forgotten."""
 
@@ -44,7 +44,7 @@ def heads_put_together_without_moving_them_back():
 
 
 @ill("TM101", line="return images.view(images.size(0), -1)", subject="images", says=(
-    "would merge dimensions", "`images.reshape(8, -1)` or `images.contiguous().view(8, -1)`"))  # fmt: skip
+    "would merge dimensions", "`images.reshape(images.size(0), -1)`"))  # fmt: skip
 def images_turned_to_channels_last_and_flattened():
     def flatten(images):
         images = images.permute(0, 2, 3, 1)
@@ -262,7 +262,7 @@ class Classifier(nn.Module):
 
 @ill("TM804", line="return self.fc1(x)", subject="x", says=(
     "The last dimension of x (4 × 256) is 256, but net.fc1 takes 400 (in_features).",
-    "`nn.Linear(256, 10)`"))  # fmt: skip
+    "`nn.Linear(in_features=256, out_features=10, bias=True)`"))  # fmt: skip
 def a_flattened_image_of_another_size():
     """The tutorial's CIFAR-10 network, fed with images of 28 by 28."""
     net = Classifier()
