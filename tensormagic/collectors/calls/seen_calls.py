@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import accumulate, islice, permutations
 from math import prod
@@ -128,11 +129,16 @@ def regrouped(watch: CallNotes, call: Call) -> None:
         return
 
 
+def _scope(around: Sequence[ast.AST], tree: ast.AST) -> ast.AST:
+    """Return the innermost function around a statement, or the whole of the code."""
+    return next((node for node in reversed(around) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)), tree)
+
+
 def _is_shifted(part: ast.AST, frame: FrameType) -> bool:
     """Return whether the first row of what is made is cut off: ``x.view(k, q)[1:].view(q, k - 1)`` shifts each row."""
     tree, text = tree_of(frame), ast.unparse(part)
     around = statements_around(tree, frame.f_lineno)
-    scope = next((each for each in reversed(around) if isinstance(each, ast.FunctionDef)), tree)
+    scope = _scope(around, tree)
     made = (node for node in ast.walk(scope) if isinstance(node, ast.Assign) and ast.unparse(node.value) == text)
     called = {text, *(ast.unparse(target) for node in made for target in node.targets)}
     for node in ast.walk(scope):
@@ -145,14 +151,8 @@ def _is_shifted(part: ast.AST, frame: FrameType) -> bool:
 
 _ELEMENTWISE = frozenset({"Relu", "LeakyRelu", "Sigmoid", "Silu", "Gelu", "Tanh", "Elu", "Add", "Mul", "Clone"})
 _CHANNELS_FIRST = (
-    "Convolution",
-    "NativeBatchNorm",
-    "CudnnBatchNorm",
-    "NativeGroupNorm",
-    "Upsample",
-    "MaxPool",
-    "AvgPool",
-)
+    "Convolution", "NativeBatchNorm", "CudnnBatchNorm", "NativeGroupNorm", "Upsample", "MaxPool", "AvgPool",
+)  # fmt: skip
 
 
 def _has_channels_first(x: torch.Tensor) -> bool:
@@ -424,7 +424,7 @@ def _sum_at(frame: FrameType) -> _Sum | None:
             found = ast.AugAssign(place, op, right)
         case _:
             return None
-    scope = next((node for node in reversed(around) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)), tree)
+    scope = _scope(around, tree)
     drawn = _DRAWN.search(ast.unparse(found.value))
     return _Sum(found, not (drawn or _is_made_of(found, scope)))
 

@@ -41,9 +41,12 @@ Expected input batch_size \({samples}\) to match target batch_size \({targets}\)
     maybe: {steps}[:, 1:].reshape(-1)  # {sums} when many
 
 Class values must be smaller than num_classes
-    with classes: call.value("num_classes", 1)
-    index: Every class in {split.name} must be smaller than num_classes{f", {classes}" if classes else ""}.
-    parts: split; try: F.one_hot({split.code}, {split.code}.max() + 1)
+    with classes: call.number("num_classes", 1); with operand: split.operand
+    with from_one: operand.least == 1 and operand.most == classes
+    with has: "" if operand.most is None or from_one else f", and {split.name} has {int(operand.most)}"
+    with counted: f", and {split.name} counts from 1 to {classes}: classes count from 0" if from_one else has
+    index: Every class in {split.name} must be smaller than num_classes, {classes}{counted}.
+    parts: split; try: F.one_hot({split.code} - 1, {classes}) when from_one
 
 # One target for each pair, whatever torch says of the sizes it came across.
 The size of tensor a \(\d+\) must match the size of tensor b
@@ -205,9 +208,9 @@ the input matrix is singular|matrix is singular
     parts: matrix; try: torch.linalg.pinv({matrix.code})
 
 not positive-definite
-    argument: A Cholesky factor exists where all eigenvalues are positive, and {matrix} has one that is not: if that is
-        rounding, a little more on the diagonal helps.
-    parts: matrix; try: torch.linalg.cholesky({matrix.code} + 1e-6 * torch.eye({matrix[-1]})) when matrix.ndim
+    argument: A Cholesky factor exists where all eigenvalues are positive, and {matrix} has one that is not. A little
+        more on the diagonal helps where rounding has done that, and only there.
+    parts: matrix; maybe: torch.linalg.eigvalsh({matrix.code})  # all positive, or nearly 0
 
 must be batches of square matrices, but they are {rows} by {columns}
     with wrong: first one.shape[-2:] == (rows, columns)

@@ -245,18 +245,9 @@ def as_named(report: FailureReport, code: str) -> str:
 # In this order, as far as two rows fit one message: those that ask for a certain function stand first. A subject is
 # imported where no row of those before it explains the message.
 _SUBJECTS = (
-    "loading",
-    "conditions",
-    "values",
-    "layers",
-    "dtypes",
-    "products",
-    "shapes",
-    "dimensions",
-    "saving",
-    "training",
+    "loading", "conditions", "values", "layers", "dtypes", "products", "shapes", "dimensions", "saving", "training",
     "arguments",
-)
+)  # fmt: skip
 
 
 def mismatch_of(report: FailureReport) -> Mismatch | None:

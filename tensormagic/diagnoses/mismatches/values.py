@@ -32,15 +32,6 @@ says.table(r"""
     shape: The target of this loss is one class for each sample, and {wrong} has a row for each, as one-hot targets do.
     parts: wrong.ndim must be 1; try: {wrong.code}.argmax(1)
 
-Class values must be smaller than num_classes
-    with given: call.tensor("input|self|tensor", 0); with classes: call.number("num_classes", 1)
-    with operand: given.operand; if: operand.most is not None
-    with from_one: operand.least == 1 and operand.most == classes
-    with span: "" if from_one else f", and {given.name} has {int(operand.most)}"
-    with counted: f", and {given.name} counts from 1 to {classes}: classes count from 0" if from_one else span
-    index: Every class in {given.name} must be smaller than num_classes, {classes}{counted}.
-    parts: given; try: F.one_hot({given.code} - 1, {classes}) when from_one
-
 # -- values that leave torch, or are to become one number
 
 Can't call numpy\(\) on Tensor that requires grad
@@ -90,14 +81,6 @@ a Tensor with {several} elements cannot be converted to Scalar|only one element 
     with kept: [one for one in call.tensors if not one.operand.is_leaf and anything.name == one.name + ".grad"][0]
     argument: A backward keeps the gradients of leaves alone, and {kept.name} was computed: {kept.name}.grad is None.
     parts: anything is None must be Tensor; maybe: {kept.code}.retain_grad()  # before backward
-
-# -- matrices
-
-linalg\.cholesky\w*: (?:\(Batch element \d+\): )?The factorization could not be completed
-    with matrix: call.tensor("input|self|A", 0)
-    argument: A Cholesky factor exists where all eigenvalues are positive, and {matrix} has one that is not. A little
-        more on the diagonal helps where rounding has done that, and only there.
-    parts: matrix; maybe: torch.linalg.eigvalsh({matrix.code})  # all positive, or nearly 0
 
 # -- dimensions count from 0
 
