@@ -21,6 +21,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
+from typing import Any
 
 MINUS = "\u2212"
 TIMES = "\u00d7"
@@ -231,13 +232,25 @@ def error_text(error: BaseException) -> str:
     return f"{type(error).__name__}: {words}" if words else type(error).__name__
 
 
+def syntax(code: str, mode: str = "exec") -> Any:
+    """Return the syntax tree of code; Python's own parser may fail where another thread reads code meanwhile.
+
+    Raises:
+        SyntaxError: The code is no Python. ValueError: There is a null character in it.
+    """
+    try:
+        return ast.parse(code, mode=mode)
+    except SystemError:  # all threads share its count of how deep it is (python/cpython#106905)
+        return ast.parse(code, mode=mode)
+
+
 _LOOSE = (ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.Lambda, ast.IfExp, ast.Tuple, ast.Await, ast.Constant)
 
 
 def binding(expression: str) -> str:
     """Return an expression as it is written before ``.method()``: in brackets where it would bind too loosely."""
     try:
-        body = ast.parse(expression, mode="eval").body
+        body = syntax(expression, "eval").body
     except (SyntaxError, ValueError):
         return f"({expression})"
     # Whether the bracket that it begins with is closed by its last character, and not before.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import math
 
 import pytest
@@ -149,3 +150,17 @@ def test_evidence_is_written_as_people_write_it() -> None:
     """Bytes as sizes, counts in groups; a word, and what is true, as they are."""
     told = words.evidence_text({"bytes a run": 5_242_880, "elements": 20_000, "op": "add_", "certain": True})
     assert told == "bytes a run = 5 MiB, elements = 20\u00a0000, op = add_, certain = True"
+
+
+def test_a_parser_that_fails_beside_another_thread_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CPython 3.11 says "AST constructor recursion depth mismatch" of code that is in order."""
+    parse, failures = ast.parse, [SystemError("AST constructor recursion depth mismatch (before=36, after=34)")]
+
+    def failing_once(*arguments: object, **others: object) -> object:
+        if failures:
+            raise failures.pop()
+        return parse(*arguments, **others)
+
+    monkeypatch.setattr(ast, "parse", failing_once)
+    assert ast.unparse(words.syntax("x.sum()", "eval")) == "x.sum()"
+    assert not failures

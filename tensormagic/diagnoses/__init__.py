@@ -89,7 +89,10 @@ RULES: tuple[Rule, ...] = (
     Rule("TM310", "gradients zeroed before the step", TraceReport, steps.emptied),
     Rule("TM311", "wrong gradients from a custom Function", FailureReport,
          backward_failures.custom_function_return, "backward.returned"),
-    Rule("TM311", "wrong gradients from a custom Function", TraceReport, meanings.wrong_gradients),
+    Rule("TM311", "wrong gradients from a custom Function", TraceReport,
+         backward_failures.caught_return, "swallowed_errors"),
+    Rule("TM311", "wrong gradients from a custom Function", TraceReport,
+         meanings.overwritten_gradients, "silent_errors.overwritten"),
     Rule("TM312", "a graph that grows from step to step", TraceReport, gradient_health.growing_graph),
     Rule("TM313", "a term of the loss without a gradient", TraceReport, losses.terms_without_gradient),
     Rule("TM314", "an advantage or a target that is not detached", TraceReport, losses.undetached, "observations"),
@@ -152,11 +155,11 @@ RULES: tuple[Rule, ...] = (
     Rule("TM624", "a frozen parameter that moves", TraceReport, several_networks.frozen_moves, "training.frozen"),
     Rule("TM625", "a step with scaled gradients", TraceReport, steps.scaled_gradients),
     Rule("TM626", "a target that its loss does not take", TraceReport, loss_inputs.unfit_target, "observations"),
-    Rule("TM627", "a method that is not called", TraceReport, meanings.not_called, "cell.lines"),
+    Rule("TM627", "a method that is not called", TraceReport, several_networks.not_called, "cell.lines"),
     Rule("TM701", "draws from an unseeded generator", TraceReport, calls.unseeded_draws, "observations"),
     Rule("TM701", "draws from a generator that the system seeded", RngRunReport, calls.unseeded_run),
     Rule("TM702", "a generator on another device", FailureReport, mismatches.rule_of("TM702"), "mismatch"),
-    Rule("TM703", "random numbers that repeat", TraceReport, calls.same_numbers_again),
+    Rule("TM703", "random numbers that repeat", TraceReport, steps.same_numbers_again),
     Rule("TM703", "random numbers that repeat", RngRunReport, calls.seeded_again),
     Rule("TM704", "workers that draw the same", TraceReport, calls.same_in_every_worker, "observations"),
     Rule("TM801", "operands on different devices", FailureReport, mismatches.rule_of("TM801"), "mismatch"),
@@ -208,7 +211,7 @@ def _of_one_cause(found: list[Finding]) -> list[Finding]:
     ones, nor what comes of a method that is not called; a freed graph that belongs to a weight which is no Parameter
     has that one's cure.
     """
-    caused = {meanings.CAUSED[one.subject.rpartition(".")[2]] for one in found if one.code == "TM627"}
+    caused = {several_networks.CAUSED[one.subject.rpartition(".")[2]] for one in found if one.code == "TM627"}
     found = [one for one in found if one.code not in caused]
     mixed, scaled = {line_of(one) for one in found if one.code == "TM106"}, any(one.code == "TM625" for one in found)
     found = [one for one in found if one.code != "TM102" or line_of(one) not in mixed]

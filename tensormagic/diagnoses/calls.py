@@ -14,7 +14,6 @@ from tensormagic.diagnoses.rule import (
     expression,
     how_often,
     observed,
-    optimizers_of,
     related_lines,
     times,
 )
@@ -102,26 +101,6 @@ def seeded_again(report: RngRunReport) -> Iterator[Finding]:
                     remedy="Seed once, before the loop.",
                     subject=state.name,
                 )
-
-
-FEWEST_STATES = 2  # one may be put back on purpose, around something else that draws
-
-
-def same_numbers_again(report: TraceReport) -> Iterator[Finding]:
-    """TM703: the generator's states come back while one optimizer goes on: a note, for it may be meant."""
-    for use in optimizers_of(report):
-        if use.repeated >= FEWEST_STATES:
-            yield Finding(
-                code="TM703",
-                severity="note",
-                message=f"From step {count(use.repeated_at)} of {use.name} on, torch's random numbers are those from "
-                f"step {count(use.repeated_of)} on again: the generator was seeded again in the training, so dropout, "
-                "noise and shuffling repeat.",
-                location=report.location(use.patterns[0].location) if use.patterns else None,
-                evidence={"states that came back": use.repeated, "steps": use.steps},
-                remedy="Seed once, before the training: `torch.manual_seed(0)` outside the loop.",
-                subject=use.name,
-            )
 
 
 def same_in_every_worker(report: TraceReport) -> Iterator[Finding]:

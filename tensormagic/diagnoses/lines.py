@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from tensormagic.reports import Finding, Location
 from tensormagic.reports.failure import SavedWrite
-from tensormagic.words import binding
+from tensormagic.words import binding, syntax
 
 LONGEST = 72  # characters of a line that are quoted
 
@@ -32,9 +32,10 @@ def text_of(place: Location | None) -> str:
 def parsed(code: str) -> ast.Module | None:
     """Return code as its syntax tree; None for what is no Python."""
     try:
-        return ast.parse(code)
+        tree: ast.Module = syntax(code)
     except (SyntaxError, ValueError):
         return None
+    return tree
 
 
 def tree_of(code: str) -> ast.Module | None:
@@ -55,9 +56,10 @@ def statement_of(code: str) -> ast.stmt | None:
 def expression_of(code: str) -> ast.expr | None:
     """Return code as the expression that it is; None where it is none."""
     try:
-        return ast.parse(code, mode="eval").body
+        found: ast.expr = syntax(code, "eval").body
     except (SyntaxError, ValueError):
         return None
+    return found
 
 
 def is_code(lines: str) -> bool:

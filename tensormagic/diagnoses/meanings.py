@@ -1,4 +1,4 @@
-"""TM106, TM107, TM206, TM302, TM307, TM311, TM610, TM613, TM627, TM806: what torch accepts, and means otherwise."""
+"""TM106, TM107, TM206, TM302, TM307, TM311, TM610, TM613, TM806: what torch accepts, and means otherwise."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from tensormagic.diagnoses.backward_failures import caught_return, node_of, saver, tensor_name
+from tensormagic.diagnoses.backward_failures import node_of, saver, tensor_name
 from tensormagic.diagnoses.lines import (
     UPDATE_IN_PLACE,
     assigned,
@@ -15,7 +15,6 @@ from tensormagic.diagnoses.lines import (
     call_on,
     described_write,
     is_code,
-    parsed,
     shortened_code,
     spliced,
     statement_of,
@@ -25,7 +24,7 @@ from tensormagic.diagnoses.lines import (
 )
 from tensormagic.diagnoses.paths import RESHAPING, neighbours
 from tensormagic.diagnoses.rule import about_calls, every_call, grouped, observed, related_lines
-from tensormagic.reports import Finding, Location, Node, Observation, Severity, TraceReport
+from tensormagic.reports import Finding, Node, Observation, Severity, TraceReport
 from tensormagic.reports.base import Scalar
 from tensormagic.reports.failure import GradientRead, ModifiedSavedTensor, OverwrittenGradient
 from tensormagic.words import binding, count, listed, plural, tuple_text
@@ -337,12 +336,11 @@ def _about_the_leaf(read: GradientRead, code: str) -> str:
 _SHARING = RESHAPING | {"add"}  # what hands one memory on
 
 
-def wrong_gradients(report: TraceReport) -> Iterator[Finding]:
-    """TM311: the backward of a custom Function returned what torch refused, or writes into a gradient that others use.
+def overwritten_gradients(report: TraceReport) -> Iterator[Finding]:
+    """TM311: the backward of a custom Function writes into a gradient that others are given, too.
 
     A note where the graph does not show who else is given that gradient.
     """
-    yield from caught_return(report)
     for one in report.silent_errors.overwritten if report.silent_errors is not None else ():
         others = _given_the_same(report, one)
         name, copied = one.argument or "grad_output", f"{one.argument} = {one.argument}.clone()"
@@ -379,43 +377,3 @@ def _given_the_same(report: TraceReport, one: OverwrittenGradient) -> list[Node]
             return others
         at = senders[0]
     return []
-
-
-_EFFECTS = {  # of a method that takes no argument: what does not happen where it is not called
-    "backward": "no gradient is computed",
-    "eval": "the mode does not change",
-    "step": "nothing is updated",
-    "train": "the mode does not change",
-    "zero_grad": "no gradient is zeroed",
-}
-CAUSED = {"backward": "TM607", "eval": "TM606", "step": "TM622", "train": "TM606", "zero_grad": "TM309"}
-"""What else is found where such a method is not called."""
-
-
-def not_called(report: TraceReport) -> Iterator[Finding]:
-    """TM627: a statement that is the name of a method, in code that has run; the value of a cell is shown on purpose.
-
-    Of a file, code that has run is known by a line of the same function that the report points to.
-    """
-    first, *others = report.cell.lines or ("",)
-    tree = parsed("\n".join(["" if first.startswith("%") else first, *others]))
-    if tree is None:
-        return
-    in_file = {one.line for one in report.locations if one.filename == report.cell.filename}
-    scopes = [each for each in ast.walk(tree) if isinstance(each, ast.FunctionDef)]
-    for node in ast.walk(tree):
-        match node:
-            case ast.Expr(value=ast.Attribute(attr=name)) if name in _EFFECTS and node is not tree.body[-1]:
-                inside = [each for each in scopes if each.lineno <= node.lineno <= (each.end_lineno or 0)]
-                scope = max(inside, key=lambda each: each.lineno, default=None)
-                if scope is None or any(scope.lineno < line <= (scope.end_lineno or 0) for line in in_file):
-                    code, line = ast.unparse(node.value), report.cell.lines[node.lineno - 1].strip()
-                    function = scope.name if scope is not None else ""
-                    yield Finding(
-                        code="TM627",
-                        severity="warning",
-                        message=f"`{code}` names the method without calling it, so {_EFFECTS[name]}.",
-                        location=Location(report.cell.filename, node.lineno, line, report.cell.count, function),
-                        remedy=f"`{code}()`",
-                        subject=code,
-                    )

@@ -1,13 +1,14 @@
-"""TM316, TM408, TM620 to TM624: networks that train each other, units that are alike, loads and loops that do nothing.
+"""TM316, TM408, TM620 to TM624, TM627: networks that train each other, alike units, loads and loops that do nothing.
 
 What is certain from the run is a warning; what may be meant is a note that names what was seen.
 """
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable, Iterator
 
-from tensormagic.diagnoses.lines import as_code, atom, call_on, spliced, text_of
+from tensormagic.diagnoses.lines import as_code, atom, call_on, parsed, spliced, text_of
 from tensormagic.diagnoses.optimizers import targets_with_gradients
 from tensormagic.diagnoses.paths import Paths, cuts_in
 from tensormagic.diagnoses.rule import (
@@ -28,6 +29,7 @@ from tensormagic.diagnoses.zero_gradients import COMPARING
 from tensormagic.reports import (
     Finding,
     Graph,
+    Location,
     ParameterSeries,
     TraceReport,
 )
@@ -303,3 +305,45 @@ def frozen_moves(report: TraceReport) -> Iterator[Finding]:
             subject=one.parameter,
             related=related_lines(("frozen here", report.location(one.frozen)), ("moved here", step), besides=here),
         )
+
+
+# TM627: a method that is not called.
+
+_EFFECTS = {  # of a method that takes no argument: what does not happen where it is not called
+    "backward": "no gradient is computed",
+    "eval": "the mode does not change",
+    "step": "nothing is updated",
+    "train": "the mode does not change",
+    "zero_grad": "no gradient is zeroed",
+}
+CAUSED = {"backward": "TM607", "eval": "TM606", "step": "TM622", "train": "TM606", "zero_grad": "TM309"}
+"""What else is found where such a method is not called."""
+
+
+def not_called(report: TraceReport) -> Iterator[Finding]:
+    """TM627: a statement that is the name of a method, in code that has run; the value of a cell is shown on purpose.
+
+    Of a file, code that has run is known by a line of the same function that the report points to.
+    """
+    first, *others = report.cell.lines or ("",)
+    tree = parsed("\n".join(["" if first.startswith("%") else first, *others]))
+    if tree is None:
+        return
+    in_file = {one.line for one in report.locations if one.filename == report.cell.filename}
+    scopes = [each for each in ast.walk(tree) if isinstance(each, ast.FunctionDef)]
+    for node in ast.walk(tree):
+        match node:
+            case ast.Expr(value=ast.Attribute(attr=name)) if name in _EFFECTS and node is not tree.body[-1]:
+                inside = [each for each in scopes if each.lineno <= node.lineno <= (each.end_lineno or 0)]
+                scope = max(inside, key=lambda each: each.lineno, default=None)
+                if scope is None or any(scope.lineno < line <= (scope.end_lineno or 0) for line in in_file):
+                    code, line = ast.unparse(node.value), report.cell.lines[node.lineno - 1].strip()
+                    function = scope.name if scope is not None else ""
+                    yield Finding(
+                        code="TM627",
+                        severity="warning",
+                        message=f"`{code}` names the method without calling it, so {_EFFECTS[name]}.",
+                        location=Location(report.cell.filename, node.lineno, line, report.cell.count, function),
+                        remedy=f"`{code}()`",
+                        subject=code,
+                    )

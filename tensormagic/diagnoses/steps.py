@@ -1,4 +1,4 @@
-"""TM309, TM310, TM315, TM607, TM616 to TM619, TM625: what an optimizer steps on, and what comes of it.
+"""TM309, TM310, TM315, TM607, TM616 to TM619, TM625, TM703: what an optimizer steps on, and what comes of it.
 
 Each is judged from what was seen of every step (see `tensormagic.reports.training`), and said only where it is the
 habit of the loop: once may be meant, or an experiment.
@@ -460,3 +460,22 @@ def drifting_norms(report: TraceReport) -> Iterator[Finding]:
 
 
 # TM703: random numbers that come again.
+
+FEWEST_STATES = 2  # one may be put back on purpose, around something else that draws
+
+
+def same_numbers_again(report: TraceReport) -> Iterator[Finding]:
+    """TM703: the generator's states come back while one optimizer goes on: a note, for it may be meant."""
+    for use in optimizers_of(report):
+        if use.repeated >= FEWEST_STATES:
+            yield Finding(
+                code="TM703",
+                severity="note",
+                message=f"From step {count(use.repeated_at)} of {use.name} on, torch's random numbers are those from "
+                f"step {count(use.repeated_of)} on again: the generator was seeded again in the training, so dropout, "
+                "noise and shuffling repeat.",
+                location=report.location(use.patterns[0].location) if use.patterns else None,
+                evidence={"states that came back": use.repeated, "steps": use.steps},
+                remedy="Seed once, before the training: `torch.manual_seed(0)` outside the loop.",
+                subject=use.name,
+            )

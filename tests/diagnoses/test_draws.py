@@ -6,7 +6,8 @@ import dataclasses
 
 import pytest
 
-from tensormagic.diagnoses.calls import same_in_every_worker, same_numbers_again, unseeded_draws
+from tensormagic.diagnoses.calls import same_in_every_worker, unseeded_draws
+from tensormagic.diagnoses.steps import same_numbers_again
 from tensormagic.reports import Observation, OptimizerUse, Training
 from tests.diagnoses.samples_calls import LINE, MADE, seen, traced
 

@@ -379,7 +379,7 @@ ZOO: dict[str, Specimen] = {
     ),
     "complex32": Specimen(lambda: torch.ones(2, dtype=torch.complex32), ("Two half-precision numbers per element",)),
     "uint16": Specimen(
-        lambda: torch.tensor([1, 65535], dtype=torch.uint16), ("Unsigned integers of 16 bits", "max 6.554e4")
+        lambda: torch.tensor([1, 65535], dtype=torch.uint16), ("Unsigned integers of 16 bits", "max 65535")
     ),
     "uint64": Specimen(lambda: torch.tensor([1], dtype=torch.uint64), ("largest 18446744073709551615",)),
     "int4": Specimen(lambda: _packed("int4", 7, 8), ("Integers of 4 bits, -8 to 7", "min −8", "max 7")),

@@ -18,6 +18,7 @@ from tensormagic.collectors.failures.failing_call import (
     function_of,
     is_backward,
     is_torch_file,
+    layer_call,
     message_of,
     modules_in,
     of_arguments,
@@ -27,7 +28,6 @@ from tensormagic.collectors.failures.failing_call import (
 )
 from tensormagic.collectors.failures.failing_source import Failing, Refused, lines_in, near_names, tensors_in
 from tensormagic.collectors.failures.lost_graph import Asking, lost_graph, lost_way
-from tensormagic.collectors.failures.made_layers import layer_call
 from tensormagic.collectors.failures.operands import (
     MOST_OPERANDS,
     OperandNames,

@@ -146,6 +146,17 @@ _MODULE: ModuleType = sys.modules[torch.autograd.Function.__module__]
 _NAME = "hooks"  # as that module calls ``torch.utils.hooks``
 
 
+_together: dict[int, Hooks] = {}  # by thread; the names that two threads replaced may come off in any order
+
+
+def _standing_in(module: Any) -> SimpleNamespace:
+    def make(table: Any, **others: Any) -> Any:
+        hooks = _together.get(get_ident())
+        return module.RemovableHandle(table, **others) if hooks is None else hooks.handle_for(table)
+
+    return SimpleNamespace(**{**vars(module), "RemovableHandle": make})
+
+
 class Hooks:
     """The hooks of one pass."""
 
@@ -157,19 +168,17 @@ class Hooks:
     @contextmanager
     def together(self) -> Iterator[Any]:
         """Let all hooks that this thread puts on in the block share one handle, which the block is given."""
-        here, handle, note = get_ident(), self._handle, self._tables.append
+        with Replacement(_MODULE, _NAME, _standing_in):  # in another torch each hook has its own
+            try:
+                _together[get_ident()] = self
+                yield self._handle
+            finally:
+                _together.pop(get_ident(), None)
 
-        def standing_in(module: Any) -> SimpleNamespace:
-            def make(table: Any, **others: Any) -> Any:
-                if get_ident() != here:
-                    return module.RemovableHandle(table, **others)
-                note(table)  # first: an interrupt may come before torch puts the hook there
-                return handle
-
-            return SimpleNamespace(**{**vars(module), "RemovableHandle": make})
-
-        with Replacement(_MODULE, _NAME, standing_in):  # in another torch each hook has its own
-            yield handle
+    def handle_for(self, table: Any) -> RemovableHandle:
+        """Return the shared handle for a hook that torch is about to put into ``table``."""
+        self._tables.append(table)  # first: an interrupt may come before torch puts the hook there
+        return self._handle
 
     def keep(self, handle: Any) -> None:
         """Remember a hook by what torch returned for it."""

@@ -15,6 +15,7 @@ from types import CodeType, FrameType
 from typing import Any, TypeGuard, TypeVar
 
 from tensormagic.reports import Cell, Location
+from tensormagic.words import syntax
 
 # The user's line is the innermost frame of *their* code: not torch, not this package, not the standard library, not
 # an installed package. Where a library calls torch on their behalf, that is the line which called the library. A
@@ -178,9 +179,10 @@ def lines_of(filename: str, names: dict[str, Any] | None = None) -> list[str]:
 def syntax_of(source: str) -> ast.Module:
     """Return the syntax tree of a source; an empty one of what is no Python, as a cell with magics in it."""
     try:
-        return ast.parse(source)
+        tree: ast.Module = syntax(source)
     except (SyntaxError, ValueError, RecursionError):
         return ast.Module([], [])
+    return tree
 
 
 def tree_of(frame: FrameType) -> ast.Module:

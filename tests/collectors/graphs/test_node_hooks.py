@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from threading import Thread
+from threading import Event, Thread
 
 import pytest
 import torch
@@ -66,6 +66,26 @@ def test_another_thread_gets_handles_of_its_own_meanwhile():
         thread.join()
     assert type(found[0]) is RemovableHandle
     assert found[0] is not handle
+
+
+def test_the_hooks_of_two_threads_may_begin_and_end_in_any_order():
+    """Whoever ends while the other, who came later, goes on has handles of its own again at once."""
+    node, mine, others, began, over = node_of(torch.ones(2, requires_grad=True)), Hooks(), Hooks(), Event(), Event()
+
+    def beside() -> None:
+        with others.together():
+            began.set()
+            assert over.wait(10)
+
+    thread = Thread(target=beside)
+    with mine.together() as handle:
+        thread.start()
+        assert began.wait(10)
+    after = node.register_prehook(ignore)
+    over.set()
+    thread.join()
+    assert after is not handle
+    assert MODULE.hooks is torch.utils.hooks
 
 
 def test_torch_finds_its_own_module_again_and_all_of_it_meanwhile():
