@@ -186,15 +186,17 @@ def compare_norms(steps: Sequence[int], left: Sequence[float], right: Sequence[f
     direction, least = math.copysign(1.0, moments[-1].ratio), math.log10(APART)
     apart = [*takewhile(lambda moment: moment.ratio * direction >= least, reversed(moments))]
     known = [moment for moment in moments if not math.isnan(moment.ratio)]
-    same = all(
+    alike = (
         math.isclose(one.left, one.right, rel_tol=_SAME) or (math.isnan(one.left) and math.isnan(one.right))
         for one in moments
     )
+    differing = [moment.step for moment, same in zip(moments, alike, strict=True) if not same]
     return NormDifference(
         compared=len(moments), first=moments[0], last=moments[-1],
         worst=max(known, key=lambda moment: abs(moment.ratio), default=None),
-        from_step=apart[-1].step if apart else None, apart_steps=len(apart), same=same, bad_left=len(bad[0]),
-        bad_right=len(bad[1]), bad_from_left=min(bad[0], default=None), bad_from_right=min(bad[1], default=None),
+        from_step=apart[-1].step if apart else None, apart_steps=len(apart), same=not differing,
+        differs_from=differing[0] if differing else None, bad_left=len(bad[0]), bad_right=len(bad[1]),
+        bad_from_left=min(bad[0], default=None), bad_from_right=min(bad[1], default=None),
         silent_left=sum(norm == UNTOUCHED for norm in left), silent_right=sum(norm == UNTOUCHED for norm in right),
     )  # fmt: skip
 

@@ -56,6 +56,7 @@ class NormDifference:
     from_step: int | None = None  #: The step from which on one is always `APART` times the other; None without one.
     apart_steps: int = 0  #: How many compared steps that is.
     same: bool = True  #: Whether they agree in every compared step, to five digits.
+    differs_from: int | None = None  #: The first step in which they do not; None where there is none.
     bad_left: int = 0  #: Compared steps at which the left one was NaN or infinite.
     bad_right: int = 0  #: The same of the right one.
     bad_from_left: int | None = None  #: The first of these steps.

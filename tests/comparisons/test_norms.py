@@ -36,7 +36,7 @@ def test_what_is_no_norm_has_no_ratio(odd):
 def test_apart_from_a_step_on():
     """A factor of 100 from step 3 to the end; the worst is where it is largest."""
     found = compare_norms([1, 2, 3, 4], [1.0, 1.0, 1.0, 1.0], [1.0, 1.5, 100.0, 50.0])
-    assert (found.from_step, found.apart_steps, found.same) == (3, 2, False)
+    assert (found.from_step, found.apart_steps, found.same, found.differs_from) == (3, 2, False, 2)
     assert (found.worst.step, found.worst.ratio) == (3, 2.0)
     assert (found.first.ratio, found.last.right) == (0.0, 50.0)
 
@@ -62,7 +62,8 @@ def test_not_finite_steps_are_counted_on_each_side():
 
 def test_both_nan_is_the_same():
     """NaN is not equal to itself, but two runs that both have it do not differ in it."""
-    assert compare_norms([1, 2], [1.0, math.nan], [1.0, math.nan]).same
+    found = compare_norms([1, 2], [1.0, math.nan], [1.0, math.nan])
+    assert (found.same, found.differs_from) == (True, None)
 
 
 def test_a_missing_gradient_is_told_by_side():

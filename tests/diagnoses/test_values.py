@@ -83,6 +83,23 @@ CASES = (
      "All tensors are mapped over together, and these have 4 and 5 entries there", []),
     ("x.shape(0)", "x = torch.ones(3, 4)", "The shape of a tensor is no function: x.size is.", ["x.size(0)"]),
     ("x.size[0]", "x = torch.ones(3, 4)", "Parentheses are missing: x.size is a method", ["x.size(0)"]),
+    # Names that take what a value is unpacked into.
+    ("b, c, h, w = x.shape", "x = torch.ones(3, 8, 8)",
+     "The shape of x (3 × 8 × 8) holds 3 sizes, and 4 names are to take them.",
+     ["x = x.unsqueeze(0)  # a batch of one"]),
+    ("c, h, w = x.size()", "x = torch.ones(2, 3, 8, 8)",
+     "The shape of x (2 × 3 × 8 × 8) holds 4 sizes, and 3 names are to take them.", ["_, c, h, w = x.size()"]),
+    ("a, b = x", "x = torch.ones(5, 2)", "This takes x (5 × 2) apart along dimension 0: 5 parts, and 2 names are to",
+     ["a, b = x.unbind(1)"]),
+    ("for a, b in x: pass", "x = torch.ones(2, 5)",
+     "The loop takes x (2 × 5) apart along dimension 0: each part holds 5 itself, and 2 names are to take them.", []),
+    ("out, h, c = lstm(x)", "lstm, x = nn.LSTM(3, 4), torch.ones(5, 2, 3)",
+     "An nn.LSTM returns two values, output, (h_n, c_n), and 3 names are to take them.",
+     ["output, (h_n, c_n) = lstm(x)"]),
+    ("net(x)", "net, x = nn.Sequential(nn.LSTM(3, 4), nn.Linear(4, 2)), torch.ones(5, 2, 3)",
+     "The result of net.0 is a tuple, and nn.Sequential hands it on as it is", []),
+    ("net(x)", "net, x = nn.Sequential(nn.GRU(3, 4), nn.BatchNorm1d(4)), torch.ones(5, 2, 3)",
+     "The result of net.0 is a tuple, and nn.Sequential hands it on as it is", []),
     ("loss.backward()", "loss = torch.ones(3).mean", "What loss holds is the method mean of a tensor", []),
     ("net(x)", "net, x = InNumPy, torch.ones(1)",
      "A module is made first, then called with a tensor: net is the class InNumPy itself.", ["net = InNumPy()"]),
@@ -128,3 +145,19 @@ def test_code_uses_the_names_that_are_there(line, known, way):
     """Where `F` or `nn` is not imported, torch's modules have their whole names."""
     space = {name: SPACE[name] for name in known} | {"a": torch.full((3,), 2.0), "b": torch.ones(4)}
     assert way in explained(line, space).mismatch.works
+
+
+@pytest.mark.parametrize(
+    ("line", "before"),
+    [
+        ("a, b = [1, 2, 3]", "a = b = torch.ones(3)"),
+        ("for a, b in [[1, 2, 3]]: pass", "a = b = torch.ones(3)"),
+        ("a, b = len(x), 1, 2", "x = torch.ones(3)"),
+        ("(a, b), c = x, 4", "x = torch.ones(3)"),
+    ],
+)
+def test_what_python_unpacks_is_python_s(line, before):
+    """Nothing is claimed of lists, and of tensors that the targets were bound to before."""
+    space = dict(SPACE)
+    exec(before, space)
+    assert explained(line, space) is None

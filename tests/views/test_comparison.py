@@ -21,6 +21,15 @@ SILENT, LOUD = (
     samples.run(samples.layers("net.0"), {"net.0.weight": [norm] * 2}, title=title)
     for norm, title in ((-1.0, "silent"), (1.0, "loud"))
 )
+
+
+def drifting(norms):
+    """Two runs: the gradient of one weight is 1 in each step, and in the other run what is given."""
+    rows = [[1.0] * len(norms), norms]
+    steady, other = (samples.run(samples.layers("net.0"), {"net.0.weight": row}, title="net") for row in rows)
+    return compare_traces(steady, other)
+
+
 (GRAPH,) = SAMPLES["deeper"].graphs
 TWICE = replace(
     SAMPLES["deeper"], graphs=(replace(GRAPH, only_right=GRAPH.only_right * 2, only_right_found=6),)
@@ -41,8 +50,12 @@ TWICE = replace(
         (times, -1.0, "10 times"),
         (times, 5.2, "10⁵ times"),
         # Graph, gradients, loss, each in a few words; a kind of node is told once.
-        (summary, TWICE, ("7 nodes in both, 6 only in deep (model.1.weight ×2, mul ×2 and relu ×2); all gradients "
-                          "within a factor of 2 in 6 steps; loss 2.3 → 0.41 against 2.3 → 2.3")),
+        (summary, TWICE, ("7 nodes in both, 6 only in deep (model.1.weight ×2, mul ×2 and relu ×2); gradients differ "
+                          "from the first step on, by up to a factor of 2; loss 2.3 → 0.41 against 2.3 → 2.3")),
+        # What differs a little is told with the step from which on.
+        (summary, drifting([1.0, 1.0, 1.02]), "same graph; gradients differ from step 3 on, by up to 2 %"),
+        (summary, drifting([1.0, 1.5, 1.02]), "same graph; gradients differ from step 2 on, by up to a factor of 1.5"),
+        (summary, drifting([1.00001]), "same graph; gradients differ, by up to 0.001 %"),
         (summary, compare_traces(LOUD, SILENT), "same graph; `net.0.weight` gets no gradient in silent"),
     ],
 )  # fmt: skip

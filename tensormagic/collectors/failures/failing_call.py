@@ -28,12 +28,14 @@ from torch import nn
 from torch.utils.data import default_collate
 
 from tensormagic.collectors.failures.failing_source import (
+    UNPACKS,
     Failing,
     Refused,
     attribute_in,
     call_in,
     failing_at,
     misused_in,
+    unpacked_in,
 )
 from tensormagic.collectors.hooks.modes import MODE_CALLS
 from tensormagic.collectors.objects.children import is_kind
@@ -186,7 +188,9 @@ def _read(steps: Steps, entry: TracebackType | None) -> Refused | None:
     if entry is None or failing is None or _OF_TEXT.match(steps.message):
         return None
     names = {**entry.tb_frame.f_globals, **names_of(entry.tb_frame)}
-    if issubclass(steps.kind, AttributeError) and entry is steps.own_entry:
+    if failing.operation in UNPACKS:
+        found = unpacked_in(failing, names)
+    elif issubclass(steps.kind, AttributeError) and entry is steps.own_entry:
         found = attribute_in(failing, names, steps.message)
     else:
         of_python = not issubclass(steps.kind, RuntimeError) or _PYTHONS_OWN.search(steps.message)

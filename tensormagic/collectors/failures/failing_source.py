@@ -8,7 +8,7 @@ import difflib
 import dis
 import inspect
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import product
@@ -29,7 +29,16 @@ from torch.utils.data import DataLoader
 
 from tensormagic.collectors.objects.children import has_history, is_kind
 from tensormagic.collectors.objects.namespace import UNKNOWN, still_value
-from tensormagic.collectors.where.source import NOWHERE, Position, lines_of, names_of, outwards, part_at, position_of
+from tensormagic.collectors.where.source import (
+    NOWHERE,
+    Position,
+    lines_of,
+    names_of,
+    outwards,
+    part_at,
+    position_of,
+    syntax_of,
+)
 from tensormagic.collectors.where.statements import OPERATORS
 
 # Python forgets the source of code that ``exec`` runs from a string, but the caller often still has the string. It is
@@ -83,13 +92,27 @@ def failing_at(entry: TracebackType, source: str = "") -> Failing | None:
     code = entry.tb_frame.f_code
     known = sys.version_info >= (3, 11)
     position = position_of(code, entry.tb_lasti) if known else position_by_executing(entry)
-    if (found := part_at(position, source.splitlines() or lines_in(entry.tb_frame))) is None:
+    lines = source.splitlines() or lines_in(entry.tb_frame)
+    if (operation := dis.opname[code.co_code[entry.tb_lasti]]) in UNPACKS:
+        return _unpacking(position, lines, operation)
+    if (found := part_at(position, lines)) is None:
         return None
     node, piece = found
     if isinstance(node, ast.If | ast.While | ast.Assert | ast.IfExp):  # in asking whether it is so
         node = node.test
         piece = ast.unparse(node)
-    return Failing(node, dis.opname[code.co_code[entry.tb_lasti]], " ".join(piece.split()))
+    return Failing(node, operation, " ".join(piece.split()))
+
+
+def _unpacking(position: Position, lines: Sequence[str], operation: str) -> Failing | None:
+    """Return the statement or loop that unpacks a value into targets; Python's position is that of the targets."""
+    source = "\n".join("" if line.startswith("%") else line.rstrip("\n") for line in lines)
+    for node in ast.walk(syntax_of(source)):
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.For) else []
+        if any((each.lineno, each.col_offset) == (position[0], position[2]) for each in targets):
+            loop = f"for {ast.unparse(node.target)} in {ast.unparse(node.iter)}" if isinstance(node, ast.For) else ""
+            return Failing(node, operation, loop or ast.unparse(node))
+    return None
 
 
 def position_by_executing(entry: TracebackType) -> Position:
@@ -105,10 +128,11 @@ def position_by_executing(entry: TracebackType) -> Position:
 # A failing expression is read as a call: ``a @ b`` is ``Tensor.matmul(a, b)``, ``x[i] = y`` is ``Tensor.__setitem__``,
 # ``if mask:`` asks a tensor for its truth. Operands that would have to be computed again are unknown. Where nothing in
 # the expression is torch's, there is no call: a ``KeyError`` of the user's own is none of our business.
+UNPACKS = ("UNPACK_SEQUENCE", "UNPACK_EX")
 _TRUTH = ("POP_JUMP", "JUMP_IF", "TO_BOOL", "UNARY_NOT")
 _ON_WHOLE = {
     "STORE_SUBSCR": "__setitem__", "DELETE_SUBSCR": "__delitem__", "GET_ITER": "__iter__", "FOR_ITER": "__iter__",
-    "UNPACK_SEQUENCE": "__iter__", "FORMAT_VALUE": "__format__", "FORMAT_SIMPLE": "__format__",
+    "FORMAT_VALUE": "__format__", "FORMAT_SIMPLE": "__format__",
 }  # fmt: skip
 _WHOLE = frozenset({"__bool__", *_ON_WHOLE.values()})
 _MISUSED = (DataLoader, _IncompatibleKeys)
@@ -150,6 +174,11 @@ class Refused:
 def written_call(failing: Failing) -> Written | None:
     """Return the call that an expression writes, whosever function it calls; None where it calls nothing."""
     node = failing.node
+    if isinstance(node, ast.Assign | ast.For):
+        match value := node.value if isinstance(node, ast.Assign) else node.iter:
+            case ast.Attribute(owner, "shape") | ast.Call(ast.Attribute(owner, "size"), [], []) | ast.Call(owner):
+                return Written("", [owner])
+        return Written("", [value])
     if failing.operation.startswith(_TRUTH) and isinstance(node, ast.expr):
         return Written("__bool__", [node])
     if failing.operation == "STORE_SUBSCR" and isinstance(node, ast.Subscript):
@@ -276,6 +305,13 @@ def near_names(owner: Any, name: str) -> tuple[str, ...]:
     held = [*modules, *own.get("_parameters", {}), *own.get("_buffers", {})]
     known = [one for one in (*held, *own, *dir(type(owner))) if not one.startswith("_")]
     return tuple(difflib.get_close_matches(name, known, MOST_NEAR, NEAR) or list(modules)[:MOST_NEAR])
+
+
+def unpacked_in(failing: Failing, names: Mapping[str, Any]) -> Refused | None:
+    """Return what has another number of parts than there are names for them: a tensor, its shape, a layer's results."""
+    written = written_call(failing)
+    value = still_value(written.positional[0], names) if written is not None else None
+    return Refused(given=(value,)) if is_kind(value, torch.Tensor, torch.nn.RNNBase) else None
 
 
 def is_gradient(node: ast.expr, names: Mapping[str, Any]) -> bool:

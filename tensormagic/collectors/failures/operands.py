@@ -271,13 +271,16 @@ class OperandNames:
                 if node is not None and _is_turned(tensor, value):
                     return f"the result of `{ast.unparse(node)}.transpose(0, 1)`"
         args, kwargs = given_to_module(self._steps.entries)
-        path = self._modules.path(running[-1]) if any(item is tensor for item in (*args, *kwargs.values())) else ""
+        every = (*args, *kwargs.values())
+        several = (numbered for each in every if type(each) is tuple for numbered in enumerate(each))
+        item = next((f"[{at}]" for at, each in several if each is tensor), "")
+        path = self._modules.path(running[-1]) if item or any(each is tensor for each in every) else ""
         if path and type(outer := running[-2] if len(running) > 1 else None) is nn.Sequential:
             children = list(outer)
             at = next((at for at, child in enumerate(children) if child is running[-1]), 0)
             if before := self._modules.path(children[at - 1]) if at else "":
-                return f"the result of {before}"
-        return f"the input of {path}" if path else ""
+                return f"the result of {before}{item}"
+        return f"the input of {path}" if path and not item else ""
 
 
 def given_for(keywords: Mapping[str, Any], role: str) -> Any:

@@ -97,6 +97,13 @@ torch\.return_types\.(?:linalg_)?(?P<kind>\w+)|can only concatenate tuple|can't 
     parts: given is None must be Tensor; try: %why {leaf}
 
 # A recurrent layer's result, its output and its state, that is taken for a tensor.
+must be Tensor, not tuple|'tuple' object has no attribute
+    with several: [one for one in call.given if one.place]; with before: several[0].before.removesuffix("[0]")
+    if: before and before != several[0].before
+    argument: The result of {before} is a tuple, and nn.Sequential hands it on as it is: a forward of your own can
+        select item 0.
+    parts: one for one in several
+
 'tuple' object has no attribute '(?P<attribute>\w+)'
     with several: [one for one in call.given if one.place]; with name: several[0].name.removesuffix("[0]")
     if: name and name != several[0].name

@@ -12,10 +12,21 @@ from tensormagic.views import nodes
 from tensormagic.views.nodes import Bar, Cell, Column, Node, Paragraph, Section, Words, table_of
 from tensormagic.views.panels.trace_words import measured, norm_text
 from tensormagic.views.pictures.norms import LossesPicture, loss_scale, scale_of
-from tensormagic.words import TIMES, capitalised, listed, plural, seconds_text, short_number, shortened, tuple_text
+from tensormagic.words import (
+    TIMES,
+    capitalised,
+    listed,
+    percent,
+    plural,
+    seconds_text,
+    short_number,
+    shortened,
+    tuple_text,
+)
 
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _LASTING = 3  # steps
+_FACTOR = 1.1  # what is less is a percentage
 _HEAD = ("steps", "passes", "time", "loss", "nodes", "edges", "findings")
 MOST_PARAMETERS, OPEN_PARAMETERS, MOST_NODES, MOST_ONLY = 200, 4, 100, 60
 _NAME = 60  # characters
@@ -164,6 +175,8 @@ def _graph_words(report: ComparisonReport) -> str:
         only += [f"{found} only in {side.name} ({listed(words, most=3)})"] if found else []
     if graph.same:
         told = "same graph" if len(report.graphs) == 1 else f"same {len(report.graphs)} graphs"
+        if reshaped := sum(one.reshaped for each in report.graphs for one in each.nodes):
+            told += f" with other shapes or dtypes in {plural(reshaped, 'node')}"
     elif only:
         told = f"{plural(graph.matched, 'node')} in both, {', '.join(only)}"
     else:
@@ -190,8 +203,13 @@ def _gradient_words(report: ComparisonReport) -> str:
     steps = plural(report.steps_compared, "step")
     if all(one.norms.same for one in report.parameters):
         return f"all gradients equal in {steps}"
-    largest = max(abs(_ratio(one.norms.worst)) for one in report.parameters)
-    return f"all gradients within a factor of {_two_digits(10**largest)} in {steps}"
+    moments = [one.norms.worst for one in report.parameters]
+    largest = 10 ** max(abs(_ratio(moment)) for moment in moments)
+    most = f"a factor of {_two_digits(largest)}" if largest >= _FACTOR else percent(largest - 1)
+    begin = min(one.norms.differs_from for one in report.parameters if one.norms.differs_from is not None)
+    first = min(one.norms.first.step for one in report.parameters if one.norms.first is not None)
+    since = f" from {'the first step' if begin == first else f'step {begin}'} on" if report.steps_compared > 1 else ""
+    return f"gradients differ{since}" + (f", by up to {most}" if largest > 1 else "")
 
 
 def _told(report: ComparisonReport) -> Iterator[str]:
@@ -293,7 +311,10 @@ def when(norms: NormDifference) -> str:
         return "no gradient | some" if norms.silenced == "left" else "some | no gradient"
     if norms.from_step is not None and _lasting(norms):
         return _since(norms)
-    return f"most in step {norms.worst.step}" if norms.worst is not None else ""
+    if norms.worst is None:
+        return ""
+    begin = f"from step {norms.differs_from}, " if norms.differs_from not in {None, norms.worst.step} else ""
+    return f"{begin}most in step {norms.worst.step}"
 
 
 def shown_moment(norms: NormDifference) -> Moment | None:
