@@ -258,11 +258,14 @@ def _without_gradient(report: StartReport) -> tuple[str, str]:
 
 def _mixing(report: StartReport) -> Iterator[Probe]:
     if report.mixes:
-        text = "the result of the first sample depends on the others of the batch, in eval mode too"
-        remedy = "Look for a `view`, softmax or mean over the batch dimension (TM106, TM612)"
+        text = "the result of one sample depends on others of the batch, in eval mode too"
+        remedy = (
+            "Look for a `view`, softmax or mean over the batch dimension (TM106, TM612), or a recurrent layer that "
+        )
+        remedy += "lacks `batch_first=True` (TM613)"
         yield Probe("samples", "look", text, remedy)
     elif report.mixes is not None:
-        yield Probe("samples", "fine", "the result of the first sample does not depend on the others")
+        yield Probe("samples", "fine", "the result of one sample does not depend on the others")
 
 
 _LOGITS = {"crossentropy": "softmax", "bcewithlogits": "sigmoid", "binarycrossentropywithlogits": "sigmoid"}

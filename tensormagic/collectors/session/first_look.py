@@ -30,6 +30,7 @@ from tensormagic.collectors.session.batches import (
 from tensormagic.collectors.session.losses import (
     JudgedLoss,
     first_tensor,
+    is_loss,
     is_of_torch,
     is_out_of_range,
     last_of,
@@ -133,7 +134,7 @@ def sorted_out(parts: Sequence[Any]) -> Sorted:
             optimizer = part
         elif isinstance(part, nn.Module) and net is None and not isinstance(part, nn.modules.loss._Loss):
             net = part
-        elif (isinstance(part, nn.Module) or (callable(part) and not hasattr(part, "__iter__"))) and loss is None:
+        elif loss is None and is_loss(part):
             loss = part
         elif source is None and not isinstance(part, nn.Module | torch.optim.Optimizer) and hasattr(part, "__iter__"):
             source = part
@@ -257,26 +258,36 @@ class _Runs:
         """Return the loss of the batch before and after one step of a copy of the optimizer, with the same dropout."""
         if self._optimizer is None or not self._trained:
             return None
-        memo, losses = dict[int, Any](), list[float]()
+        memo = dict[int, Any]()
         try:
             net = self._copy(memo).train()
-            optimizer = copy.deepcopy(self._optimizer, memo)
-            for _ in range(2):
+            optimizer: Any = copy.deepcopy(self._optimizer, memo)
+            asks = isinstance(self._optimizer, torch.optim.LBFGS)  # for a closure; its copy lacks two attributes
+            if asks:
+                optimizer._params, optimizer._numel_cache = optimizer.param_groups[0]["params"], None
+
+            def lost() -> torch.Tensor:
                 torch.manual_seed(0)
+                optimizer.zero_grad()
                 _, judged = self._run(net, self._fresh())
                 assert judged is not None  # it was there a moment ago
-                losses.append(float(judged.value.detach().mean()))
-                if len(losses) == 1:
-                    judged.value.mean().backward()
-                    optimizer.step()
-        except Exception:  # an optimizer with a way of its own: LBFGS asks for a closure
+                loss: torch.Tensor = judged.value.mean()
+                loss.backward()  # type: ignore[no-untyped-call]
+                return loss.detach()
+
+            before = float(lost())
+            optimizer.step(*([lost] if asks else []))
+            after = float(lost())
+        except Exception:  # an optimizer of the user's with a way of its own
             return None
-        before, after = losses
         coarse = any(one.dtype in {torch.float16, torch.bfloat16} for one in net.parameters())
         return None if coarse and before == after else (before, after)  # a small step changes no digit of these
 
     def _mixes(self) -> bool | None:
-        """Return whether the first sample's result depends on other samples: by the gradient of it."""
+        """Return whether a sample's result depends on others, by the gradient of it: of the first, or of the last.
+
+        One of these is enough but for a recurrence over the batch: that goes from the first to the last.
+        """
         parts = self._fresh()
         x = parts.inputs[0] if len(parts.inputs) == 1 and not parts.named else None
         if not isinstance(x, torch.Tensor) or not x.is_floating_point() or x.dim() < 2 or len(x) < 2:
@@ -288,11 +299,15 @@ class _Runs:
             out = first_tensor(net(x))
             if out is None or out.dim() < 1 or len(out) != len(x) or not out.requires_grad:
                 return None
-            (gradient,) = torch.autograd.grad(out[0].sum(), x, allow_unused=True)
+            gradients = [
+                torch.autograd.grad(out[at].sum(), x, retain_graph=True, allow_unused=True)[0] for at in (0, -1)
+            ]
         except Exception as error:
             self._gaps.append(Gap("samples", f"whether samples mix is unknown: {error_text(error)}"))
             return None
-        return None if gradient is None else bool(gradient[1:].any())
+        if any(each is None for each in gradients):
+            return None
+        return bool(gradients[0][1:].any() or gradients[1][:-1].any())
 
     def _overfit(self) -> Overfit | None:
         """Train a copy on a few samples, without dropout."""

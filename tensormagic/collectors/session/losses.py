@@ -43,6 +43,14 @@ def is_of_torch(loss: Any) -> bool:
     return home is None or str(getattr(home, "__module__", "")).startswith("torch.")
 
 
+def is_loss(part: Any) -> bool:
+    """Return whether something may be a loss: one more model, which has weights and takes one input, is none."""
+    if not isinstance(part, nn.Module):
+        return callable(part) and not hasattr(part, "__iter__")
+    needed = [each for each in _parameters(part).values() if each.default is each.empty]
+    return len(needed) != 1 or takes_model(part) or next(part.parameters(), None) is None
+
+
 def takes_model(loss: Any) -> bool:
     """Return whether a loss runs the model itself: ``lambda model, batch: …``."""
     return next(iter(_parameters(loss)), "") in {"model", "net"}

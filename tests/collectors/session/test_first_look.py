@@ -55,6 +55,15 @@ def test_a_training_that_is_ready():
     assert "Ready" in str(report)
 
 
+def test_an_optimizer_that_asks_for_a_closure_makes_its_step_too():
+    """LBFGS: the loss before and after one step, from the same random numbers."""
+    net = net_of(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3))
+    report = tm.check(net, torch.optim.LBFGS(net.parameters()), DataLoader(data(), batch_size=16))
+    assert states(report)["step"] == "fine"
+    before, after = report.step
+    assert after < before == pytest.approx(report.value)
+
+
 @pytest.mark.parametrize(
     ("last", "loss", "state"),
     [(None, nn.CrossEntropyLoss(), "fine"), (nn.Softmax(1), nn.CrossEntropyLoss(), "look"),
@@ -225,6 +234,33 @@ class Gated(nn.Module):
 
     def forward(self, x):
         return self.body(x) * self.scale
+
+
+class Recurrent(nn.Module):
+    """Classifies sequences of 8 features by what an LSTM has read last."""
+
+    def __init__(self, **settings):
+        super().__init__()
+        self.lstm, self.head = nn.LSTM(8, 16, **settings), nn.Linear(16, 3)
+
+    def forward(self, x):
+        return self.head(self.lstm(x)[0][:, -1])
+
+
+@pytest.mark.parametrize(("batch_first", "state"), [(True, "fine"), (False, "look")])
+def test_a_recurrence_over_the_batch_is_found(batch_first, state):
+    """The first sample knows no other one, the last knows them all."""
+    report = tm.check(Recurrent(batch_first=batch_first), (torch.randn(16, 5, 8), torch.arange(16) % 3))
+    assert states(report)["samples"] == state
+
+
+def test_a_second_model_is_no_loss():
+    """A critic has weights and takes one input; a loss with weights takes two."""
+    generator, critic = net_of(nn.Linear(8, 3)), net_of(nn.Linear(3, 1))
+    with pytest.raises(TensorMagicError, match="Sequential is none of these, or one more"):
+        tm.check(generator, critic)
+    with pytest.raises(TensorMagicError, match="Recurrent is none of these, or one more"):
+        tm.check(generator, Recurrent())
 
 
 def test_a_gradient_that_does_not_arrive_and_a_loss_that_is_too_high():
