@@ -15,7 +15,7 @@ FAILS = "p = torch.ones(2, 3)\nq = torch.ones(4, 5)\np @ q"
 
 def explanations(ran):
     """Return what was shown of refused calls, as text."""
-    return [shown["text/plain"] for shown in ran.shown if "  torch said  " in shown["text/plain"]]
+    return [shown["text/plain"] for shown in ran.shown if " said  " in shown["text/plain"]]
 
 
 def test_it_is_off_until_it_is_switched_on_and_again_afterwards(cell):
@@ -28,6 +28,15 @@ def test_it_is_off_until_it_is_switched_on_and_again_afterwards(cell):
     assert " 3 ✖ p @ q\n" in told
     cell("%tensormagic explain off")
     assert explanations(cell(FAILS)) == []
+
+
+def test_what_python_refuses_is_not_laid_at_torch_s_door(cell):
+    """No function of torch's was called where a shape is unpacked."""
+    cell(SWITCH)
+    (panel,) = explanations(cell("w = torch.ones(3, 8, requires_grad=True)\ny = w * 2\nb, c, h = y.shape"))
+    assert "the shapes do not fit" in panel
+    assert "Python refused this: ValueError" in panel
+    assert "  Python said  ValueError: not enough values to unpack (expected 3, got 2)" in panel
 
 
 def test_memory_that_ran_out_is_told_by_name(cell):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
@@ -20,12 +21,18 @@ from tensormagic.views.theme import NORM_EXPONENTS, inked, norm_level, norm_scal
 # -- where the run ended ----------------------------------------------------------------------------------------------
 
 _CRASH_ABOVE = 26.0  # that words above a box take
-REFUSED, RAN = "torch refused this", "backward failed here"
+# What Python itself says of a value: no function of torch's was called.
+_PYTHONS = re.compile(
+    r"object has no attribute|values to unpack|object is not|can only concatenate|unsupported operand"
+)
 _CRASH_SIZE = 11.0
 CRASH_STYLE = inked(
     ".tms .cr{fill:none;stroke:$error;stroke-width:2.5}.tms .cx{fill:none;stroke:$error;stroke-width:3;"
     f"stroke-linecap:round}}.tms .cw{{font-weight:600;font-size:{number(_CRASH_SIZE)}px;fill:$error}}"
 )
+
+
+_PYTHONS = re.compile(r"no attribute|values to unpack|object is not|can only concatenate|unsupported operand")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +54,14 @@ class Mark:
     above: float = 0.0
 
 
-def crash_words(failure: FailureReport, what: str) -> str:
-    """Return ``"torch refused this: RuntimeError, cell 3, line 7"``."""
+def refused_by(failure: FailureReport) -> str:
+    """Return who refused a call: ``"torch"``, or ``"Python"``."""
+    return "torch" if failure.function or not _PYTHONS.search(failure.error) else "Python"
+
+
+def crash_words(failure: FailureReport) -> str:
+    """Return ``"torch refused this: RuntimeError, cell 3, line 7"``, or where a backward failed."""
+    what = f"{refused_by(failure)} refused this" if failure.node is None else "backward failed here"
     return f"{what}: {failure.error_type}" + (f", {failure.location.label}" if failure.location is not None else "")
 
 
@@ -59,12 +72,12 @@ def with_crash(report: TraceReport) -> tuple[TraceReport, Crash | None]:
     """
     failure = report.failure
     if failure is not None and failure.node is not None:
-        return report, Crash(*failure.node, crash_words(failure, RAN))
+        return report, Crash(*failure.node, crash_words(failure))
     if failure is None or failure.graph is None:
         return report, None
     last = max((graph.number for graph in report.graphs), default=0)
     graphs = (*report.graphs, dataclasses.replace(failure.graph, number=last + 1))
-    crash = Crash(len(graphs) - 1, failure.graph.roots[0], crash_words(failure, REFUSED))
+    crash = Crash(len(graphs) - 1, failure.graph.roots[0], crash_words(failure))
     return dataclasses.replace(report, graphs=graphs), crash
 
 

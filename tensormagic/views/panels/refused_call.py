@@ -11,7 +11,7 @@ from itertools import groupby
 
 from tensormagic.reports import FailureReport, Location, Operand, TraceReport
 from tensormagic.views import nodes
-from tensormagic.views.graph.marks import REFUSED, crash_words
+from tensormagic.views.graph.marks import crash_words, refused_by
 from tensormagic.views.nodes import Cell, Clash, Column, Line, Node, Paragraph, Section, Shape, Words
 from tensormagic.views.panels import memory
 from tensormagic.views.panels.memory_run import out_of_memory_words
@@ -44,11 +44,11 @@ def view(report: FailureReport, *, graph: bool = True) -> nodes.Panel:
     if known and (report.node is None or report.mismatch is not None):
         body.append(Section("", [operands(report)]))
     if graph and report.graph is not None:
-        body.append(EndedGraph(report.graph, report.graph.roots[0], crash_words(report, REFUSED)))
-    body.append(Paragraph(("torch said", Words(torch_message(report), "code")), "quiet"))
+        body.append(EndedGraph(report.graph, report.graph.roots[0], crash_words(report)))
+    body.append(Paragraph((f"{refused_by(report)} said", Words(torch_message(report), "code")), "quiet"))
     name = report.function or report.call or "a call of torch"
     name = next((short + name.removeprefix(long) for long, short in _SHORT.items() if name.startswith(long)), name)
-    within, what = report.phase == "backward", "torch refused this"
+    within, what = report.phase == "backward", f"{refused_by(report)} refused this"
     if report.out_of_memory is not None:
         what = "memory ran out"
     elif report.mismatch is not None:
