@@ -14,6 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import tensormagic as tm
 from tensormagic.collectors.aliasing import writes
+from tensormagic.collectors.gradients import pass_log
 from tensormagic.collectors.runs.trace import Tracer
 from tests.programs import calls, functions, hooks, regions, transforms
 from tests.programs.cases import PROGRAMS
@@ -92,9 +93,10 @@ def followed(kinds, program=training):
 
 @pytest.fixture(scope="module", autouse=True)
 def patient():
-    """Names are looked up and gradients measured in full however long that takes."""
+    """Names are looked up, gradients measured in full, and steps measured however long that takes."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Tracer, "_share", 1e9)
+        patch.setattr(pass_log, "FREE_SECONDS", 1e9)
         patch.setattr(writes, "FREE_SEARCHES", 1e9)
         patch.setattr(writes, "FIRST_SEARCHES", 1e9)
         yield
