@@ -313,8 +313,8 @@ def when(norms: NormDifference) -> str:
         return _since(norms)
     if norms.worst is None:
         return ""
-    begin = f"from step {norms.differs_from}, " if norms.differs_from not in {None, norms.worst.step} else ""
-    return f"{begin}most in step {norms.worst.step}"
+    begin = norms.differs_from
+    return f"most in step {norms.worst.step}" + (f", from {begin} on" if begin not in {None, norms.worst.step} else "")
 
 
 def shown_moment(norms: NormDifference) -> Moment | None:
