@@ -35,6 +35,7 @@ _CIVIDIS = (
 NORM_SCALE_LIGHT: tuple[str, ...] = ("#4896b0", "#3680a3", "#2b6997", "#26538a", "#253d7b", "#232669")
 NORM_SCALE_DARK = ("#497b9c", "#5f91a8", "#7aa8b6", "#9ac1c8", "#bedbdd", "#e6f8f7")
 NORM_EXPONENTS: tuple[int, int] = (-5, 1)  # log10 of the norms at which the scale starts and ends where a run has none
+_GAP = 4
 _DECADES = (3, 15)  # so many at least, and at most: the same norms twice are no contrast, and one stray zero is no end
 
 # Seconds and bytes of a node, as six steps like those of the norm.
@@ -187,6 +188,17 @@ def norm_scale(norms: Iterable[float]) -> tuple[int, int]:
         return NORM_EXPONENTS
     high = math.ceil(math.log10(max(known)) - 1e-6)
     return max(min(math.floor(math.log10(min(known)) + 1e-6), high - _DECADES[0]), high - _DECADES[1]), high
+
+
+def least_of(norms: Iterable[float]) -> float:
+    """Return where the colours of a pass begin: the least of its norms, known to be above zero.
+
+    At most a quarter of them, if they lie `_GAP` decades below all others, are rounding errors, as the gradients of
+    biases before a normalisation are: for those alone the colours of all others are not to be alike.
+    """
+    known = sorted(norms)
+    above = [at for at in range(1, len(known) // 4 + 1) if known[at] >= known[at - 1] * 10**_GAP]
+    return known[above[-1] if above else 0]
 
 
 def norm_level(norm: float, scale: tuple[int, int] = NORM_EXPONENTS) -> int:

@@ -19,6 +19,7 @@ from tensormagic.views.page.columns import pack_delta
 from tensormagic.views.page.document import Limits, trace_document
 from tensormagic.views.page.viewer_words import VIEWER_WORDS
 from tensormagic.views.panels.trace_words import bad_text, norm_text
+from tensormagic.views.theme import least_of, norm_scale
 from tests.support.missing import missing
 from tests.views import samples_viewer
 
@@ -36,11 +37,14 @@ SECONDS = [
 EDGES = 99.49, 99.5, 9999.4, 9999.5, 9.9999e-4, 1e-45, 3.4e38
 SPREAD = (mantissa * 10.0**power for power in range(-12, 9) for mantissa in (1, 1.05, 2.45, 9.949, 9.96))
 NORMS = [*array("f", [0, UNTOUCHED, UNREADABLE, 0.125, 2.5, *EDGES, *SPREAD])]  # as they come: in four bytes
+BIASED = [0.3, 0.02, 0.05, 1.4, 0.7, 0.11, 2e-9, 4e-10]  # two biases before normalisations
+SCALES = [[0.25], [0.25, 30.0], BIASED, [*BIASED[1:], 1e-9], [10.0**-at for at in range(12)]]
 BOTH = {
     "digits": (COUNTS, words.count),
     "normText": (NORMS, norm_text),
     "bytesText": (BYTES, words.number_of_bytes),
     "secondsText": (SECONDS, words.seconds_text),
+    "scaleOf": (SCALES, lambda norms: [*norm_scale([least_of(norms), max(norms)])]),
 }
 NOUN = [(0, "node"), (1, "node"), (2, "node"), (12_345, "node"), (1, "leaf", "leaves"), (2, "leaf", "leaves")]
 BAD = [(3, 0), (0, 2), (12_345, 1)]

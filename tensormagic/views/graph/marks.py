@@ -16,7 +16,7 @@ from tensormagic.views.graph.drawing import HEAD_HEIGHT, Box, Drawing
 from tensormagic.views.markup import escape, text_width
 from tensormagic.views.panels.trace_words import NOT_MEASURABLE, bad_text, measured, norm_text, touched
 from tensormagic.views.svg_paths import number, rect
-from tensormagic.views.theme import NORM_EXPONENTS, inked, norm_level, norm_scale
+from tensormagic.views.theme import NORM_EXPONENTS, inked, least_of, norm_level, norm_scale
 
 # -- where the run ended ----------------------------------------------------------------------------------------------
 
@@ -326,8 +326,8 @@ _MOST_SCALED = 48  # frames of a graph that its scale is made of
 def run_scale(report: TraceReport) -> tuple[int, int]:
     """Return the scale of a run's norms, from passes of all its graphs."""
     frames = (frame for graph in report.graphs for frame in graph.frames[:: len(graph.frames) // _MOST_SCALED + 1])
-    ends = [(min(known), max(known)) for frame in frames if (known := [n for n in frame.norms if 0 < n < math.inf])]
-    return norm_scale(chain.from_iterable(ends))
+    every = ([norm for norm in frame.norms if 0 < norm < math.inf] for frame in frames)
+    return norm_scale(chain.from_iterable((least_of(known), max(known)) for known in every if known))
 
 
 def shown_frame(graph: Graph) -> Frame | None:

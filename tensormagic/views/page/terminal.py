@@ -16,7 +16,7 @@ from tensormagic.views.markup import plain_report
 from tensormagic.views.page.sampler import Sender
 from tensormagic.views.panels.trace_words import measured, norm_text, overhead_text, touched
 from tensormagic.views.text_canvas import bars, curve, is_terminal, printable, writable
-from tensormagic.views.theme import norm_scale
+from tensormagic.views.theme import least_of, norm_scale
 from tensormagic.words import DOT, plural, seconds_text, short_number, shortened
 
 if TYPE_CHECKING:
@@ -143,7 +143,8 @@ def _flow(report: TraceReport, frame: LiveFrame, width: int) -> str:
     norms = [frame.norms[at] for at in inner]
     if not any(map(touched, norms)):
         return "backward begins"
-    ends = norm_scale(norms)
+    known = [norm for norm in norms if 0 < norm < math.inf]
+    ends = norm_scale([least_of(known), max(known)] if known else ())
     scale = "  loss → input, norms {} to {}".format(*(norm_text(10.0**exponent) for exponent in ends))
     return bars(norms, max(min(width - len(scale), _WIDEST), 8), ends) + scale
 

@@ -13,7 +13,15 @@ from tensormagic.reports import UNREADABLE, UNTOUCHED, Cut, Frame
 from tensormagic.views.graph.cuts import MOST_ROWS, cut_target
 from tensormagic.views.graph.drawing import Box, Drawing, Wire, draw
 from tensormagic.views.graph.folding import fold
-from tensormagic.views.graph.marks import NodeMark, marks_svg, placed_marks, value_of, word_place, words_around
+from tensormagic.views.graph.marks import (
+    NodeMark,
+    marks_svg,
+    placed_marks,
+    run_scale,
+    value_of,
+    word_place,
+    words_around,
+)
 from tensormagic.views.graph.words import shape_text
 from tests.views import samples_trace as samples
 
@@ -136,3 +144,20 @@ FRAME = Frame(1, array("f", [UNTOUCHED, 0.5, 2.0, math.inf, UNREADABLE]), {"2": 
 )  # fmt: skip
 def test_a_bad_node_anywhere_in_a_box_is_louder_than_its_first(nodes, style, text):
     assert (value_of(nodes, FRAME).style, value_of(nodes, FRAME).text) == (style, text)
+
+
+@pytest.mark.parametrize(
+    ("norms", "scale"),
+    [
+        ([0.3, 0.02, 0.05, 1.4, 0.7, 0.11, 2e-9, 4e-10], (-2, 1)),  # biases before normalisations: rounding errors
+        ([0.3, 0.02, 0.05, 1.4, 0.7, 2e-9, 3e-9, 4e-10], (-10, 1)),  # too many for that
+        ([10.0**-at for at in range(9)], (-8, 0)),  # a gradient that vanishes layer by layer
+        ([0.3, 0.02, 0.05, 5e-5], (-5, 0)),
+        ([2.0], (-2, 1)),
+    ],
+)
+def test_few_norms_far_below_all_others_do_not_take_their_colours(norms, scale):
+    """The scale of the colours is that of the others."""
+    whole = samples.report()
+    frame = Frame(1, array("f", norms))
+    assert run_scale(replace(whole, graphs=(replace(whole.graphs[0], frames=(frame,)),))) == scale

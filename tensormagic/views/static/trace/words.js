@@ -108,11 +108,12 @@ export function level(norm, [low, high] = ENDS) {
   return `n${clamp(step, 0, 5)}`;
 }
 
-/** Log10 of the norms at the ends of a run's scale (theme.py); one that there is already only grows. */
+/** Log10 of the norms at the ends of a run's scale (theme.py: norm_scale, least_of); one that there is already only grows. */
 export function scaleOf(norms, before) {
-  let [least, most] = [Infinity, 0];
-  for (const norm of norms) if (norm > 0 && norm < Infinity) [least, most] = [Math.min(least, norm), Math.max(most, norm)];
-  if (!most) return before;
+  const known = [...norms].filter((norm) => norm > 0 && norm < Infinity).sort((one, other) => one - other);
+  if (!known.length) return before;
+  const first = known.findLastIndex((norm, at) => at && at <= known.length >> 2 && norm >= known[at - 1] * 1e4),
+    [least, most] = [known[Math.max(first, 0)], known.at(-1)];
   const high = Math.max(Math.ceil(Math.log10(most) - 1e-6), before?.[1] ?? -Infinity),
     low = Math.min(Math.floor(Math.log10(least) + 1e-6), high - 3, before?.[0] ?? Infinity);
   return [Math.max(low, high - 15), high];
