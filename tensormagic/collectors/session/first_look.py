@@ -286,7 +286,8 @@ class _Runs:
     def _mixes(self) -> bool | None:
         """Return whether a sample's result depends on others, by the gradient of it: of the first, or of the last.
 
-        One of these is enough but for a recurrence over the batch: that goes from the first to the last.
+        One of these is enough but for a recurrence over the batch: that goes from the first to the last, and is meant
+        where there is one result for each step of it.
         """
         parts = self._fresh()
         x = parts.inputs[0] if len(parts.inputs) == 1 and not parts.named else None
@@ -299,15 +300,14 @@ class _Runs:
             out = first_tensor(net(x))
             if out is None or out.dim() < 1 or len(out) != len(x) or not out.requires_grad:
                 return None
-            gradients = [
-                torch.autograd.grad(out[at].sum(), x, retain_graph=True, allow_unused=True)[0] for at in (0, -1)
-            ]
+            ends = (0, -1) if out.dim() < x.dim() else (0,)
+            gradients = [torch.autograd.grad(out[at].sum(), x, retain_graph=True, allow_unused=True)[0] for at in ends]
         except Exception as error:
             self._gaps.append(Gap("samples", f"whether samples mix is unknown: {error_text(error)}"))
             return None
         if any(each is None for each in gradients):
             return None
-        return bool(gradients[0][1:].any() or gradients[1][:-1].any())
+        return bool(gradients[0][1:].any() or (len(ends) > 1 and gradients[1][:-1].any()))
 
     def _overfit(self) -> Overfit | None:
         """Train a copy on a few samples, without dropout."""

@@ -237,20 +237,25 @@ class Gated(nn.Module):
 
 
 class Recurrent(nn.Module):
-    """Classifies sequences of 8 features by what an LSTM has read last."""
+    """Classifies sequences of 8 features by what an LSTM has read last, or each step of them."""
 
-    def __init__(self, **settings):
+    def __init__(self, *, batch_first=False, each=False):
         super().__init__()
-        self.lstm, self.head = nn.LSTM(8, 16, **settings), nn.Linear(16, 3)
+        self.lstm, self.head, self.each = nn.LSTM(8, 16, batch_first=batch_first), nn.Linear(16, 3), each
 
     def forward(self, x):
-        return self.head(self.lstm(x)[0][:, -1])
+        read = self.lstm(x)[0]
+        return self.head(read).transpose(1, 2) if self.each else self.head(read[:, -1])
 
 
-@pytest.mark.parametrize(("batch_first", "state"), [(True, "fine"), (False, "look")])
-def test_a_recurrence_over_the_batch_is_found(batch_first, state):
-    """The first sample knows no other one, the last knows them all."""
-    report = tm.check(Recurrent(batch_first=batch_first), (torch.randn(16, 5, 8), torch.arange(16) % 3))
+@pytest.mark.parametrize(
+    ("settings", "targets", "state"),
+    [({"batch_first": True}, torch.arange(16) % 3, "fine"), ({}, torch.arange(16) % 3, "look"),
+     ({"each": True}, torch.zeros(16, 5, dtype=torch.long), "fine")],
+)  # fmt: skip
+def test_a_recurrence_over_the_batch_is_found(settings, targets, state):
+    """The first sample knows no other one, the last knows them all; time may come first where each step has a class."""
+    report = tm.check(Recurrent(**settings), (torch.randn(16, 5, 8), targets))
     assert states(report)["samples"] == state
 
 
