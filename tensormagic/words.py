@@ -232,6 +232,14 @@ def error_text(error: BaseException) -> str:
     return f"{type(error).__name__}: {words}" if words else type(error).__name__
 
 
+_PYTHONS = re.compile(r"no attribute|values to unpack|object is not|can only concatenate|unsupported operand")
+
+
+def refused_by(function: str, message: str) -> str:
+    """Return who refused a call: ``"torch"``, or ``"Python"`` where no function of torch's was called."""
+    return "torch" if function or not _PYTHONS.search(message) else "Python"
+
+
 def syntax(code: str, mode: str = "exec") -> Any:
     """Return the syntax tree of code; Python's own parser may fail where another thread reads code meanwhile.
 

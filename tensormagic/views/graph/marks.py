@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
@@ -17,22 +16,16 @@ from tensormagic.views.markup import escape, text_width
 from tensormagic.views.panels.trace_words import NOT_MEASURABLE, bad_text, measured, norm_text, touched
 from tensormagic.views.svg_paths import number, rect
 from tensormagic.views.theme import NORM_EXPONENTS, inked, least_of, norm_level, norm_scale
+from tensormagic.words import refused_by
 
 # -- where the run ended ----------------------------------------------------------------------------------------------
 
 _CRASH_ABOVE = 26.0  # that words above a box take
-# What Python itself says of a value: no function of torch's was called.
-_PYTHONS = re.compile(
-    r"object has no attribute|values to unpack|object is not|can only concatenate|unsupported operand"
-)
 _CRASH_SIZE = 11.0
 CRASH_STYLE = inked(
     ".tms .cr{fill:none;stroke:$error;stroke-width:2.5}.tms .cx{fill:none;stroke:$error;stroke-width:3;"
     f"stroke-linecap:round}}.tms .cw{{font-weight:600;font-size:{number(_CRASH_SIZE)}px;fill:$error}}"
 )
-
-
-_PYTHONS = re.compile(r"no attribute|values to unpack|object is not|can only concatenate|unsupported operand")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +47,10 @@ class Mark:
     above: float = 0.0
 
 
-def refused_by(failure: FailureReport) -> str:
-    """Return who refused a call: ``"torch"``, or ``"Python"``."""
-    return "torch" if failure.function or not _PYTHONS.search(failure.error) else "Python"
-
-
 def crash_words(failure: FailureReport) -> str:
     """Return ``"torch refused this: RuntimeError, cell 3, line 7"``, or where a backward failed."""
-    what = f"{refused_by(failure)} refused this" if failure.node is None else "backward failed here"
+    who = refused_by(failure.function, failure.error)
+    what = f"{who} refused this" if failure.node is None else "backward failed here"
     return f"{what}: {failure.error_type}" + (f", {failure.location.label}" if failure.location is not None else "")
 
 

@@ -11,12 +11,12 @@ from itertools import groupby
 
 from tensormagic.reports import FailureReport, Location, Operand, TraceReport
 from tensormagic.views import nodes
-from tensormagic.views.graph.marks import crash_words, refused_by
+from tensormagic.views.graph.marks import crash_words
 from tensormagic.views.nodes import Cell, Clash, Column, Line, Node, Paragraph, Section, Shape, Words
 from tensormagic.views.panels import memory
 from tensormagic.views.panels.memory_run import out_of_memory_words
 from tensormagic.views.pictures.gradient_graph import EndedGraph
-from tensormagic.words import ELLIPSIS, NOT_EQUAL, plural, shortened, tuple_text
+from tensormagic.words import ELLIPSIS, NOT_EQUAL, plural, refused_by, shortened, tuple_text
 
 MOST_WAY = 5
 _KINDS = {
@@ -45,10 +45,11 @@ def view(report: FailureReport, *, graph: bool = True) -> nodes.Panel:
         body.append(Section("", [operands(report)]))
     if graph and report.graph is not None:
         body.append(EndedGraph(report.graph, report.graph.roots[0], crash_words(report)))
-    body.append(Paragraph((f"{refused_by(report)} said", Words(torch_message(report), "code")), "quiet"))
+    who = refused_by(report.function, report.error)
+    body.append(Paragraph((f"{who} said", Words(torch_message(report), "code")), "quiet"))
     name = report.function or report.call or "a call of torch"
     name = next((short + name.removeprefix(long) for long, short in _SHORT.items() if name.startswith(long)), name)
-    within, what = report.phase == "backward", f"{refused_by(report)} refused this"
+    within, what = report.phase == "backward", f"{who} refused this"
     if report.out_of_memory is not None:
         what = "memory ran out"
     elif report.mismatch is not None:
