@@ -90,9 +90,7 @@ RULES: tuple[Rule, ...] = (
     Rule("TM311", "wrong gradients from a custom Function", FailureReport,
          backward_failures.custom_function_return, "backward.returned"),
     Rule("TM311", "wrong gradients from a custom Function", TraceReport,
-         backward_failures.caught_return, "swallowed_errors"),
-    Rule("TM311", "wrong gradients from a custom Function", TraceReport,
-         meanings.overwritten_gradients, "silent_errors.overwritten"),
+         meanings.wrong_gradients, "swallowed_errors or silent_errors.overwritten"),
     Rule("TM312", "a graph that grows from step to step", TraceReport, gradient_health.growing_graph),
     Rule("TM313", "a term of the loss without a gradient", TraceReport, losses.terms_without_gradient),
     Rule("TM314", "an advantage or a target that is not detached", TraceReport, losses.undetached, "observations"),
@@ -240,7 +238,11 @@ def _concerns(rule: Rule, report: Report) -> bool:
     """Return whether there is anything in a report that a rule is about."""
     if not isinstance(report, rule.reads) or rule.says not in getattr(report, "error", ""):
         return False
+    return not rule.needs or any(_has(report, one.split(".")) for one in rule.needs.split(" or "))
+
+
+def _has(report: Report, path: list[str]) -> bool:
     there: Any = report
-    for name in rule.needs.split(".") if rule.needs else ():
+    for name in path:
         there = there and getattr(there, name)
     return bool(there)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from tensormagic.diagnoses.backward_failures import node_of, saver, tensor_name
+from tensormagic.diagnoses.backward_failures import caught_return, node_of, saver, tensor_name
 from tensormagic.diagnoses.lines import (
     UPDATE_IN_PLACE,
     assigned,
@@ -336,11 +336,12 @@ def _about_the_leaf(read: GradientRead, code: str) -> str:
 _SHARING = RESHAPING | {"add"}  # what hands one memory on
 
 
-def overwritten_gradients(report: TraceReport) -> Iterator[Finding]:
-    """TM311: the backward of a custom Function writes into a gradient that others are given, too.
+def wrong_gradients(report: TraceReport) -> Iterator[Finding]:
+    """TM311: the backward of a custom Function returned what torch refused, or writes into a gradient that others use.
 
     A note where the graph does not show who else is given that gradient.
     """
+    yield from caught_return(report)
     for one in report.silent_errors.overwritten if report.silent_errors is not None else ():
         others = _given_the_same(report, one)
         name, copied = one.argument or "grad_output", f"{one.argument} = {one.argument}.clone()"

@@ -39,7 +39,8 @@ class Rule:
     title: str  # The symptom, in a few words.
     reads: type[Report]  # The type of report it reads.
     check: Callable[[Any], Iterable[Finding]]  # Yields findings; pure: the same report gives the same findings.
-    needs: str = ""  # What a report must have, or it is not asked: a field, or one of a field, as ``training.clips``.
+    # What a report must have, or it is not asked: a field, one of a field, as ``training.clips``; ``a or b`` is either.
+    needs: str = ""
     says: str = ""  # What torch's message must say, or it is not asked, of a call that was refused.
 
 

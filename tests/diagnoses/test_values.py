@@ -85,16 +85,16 @@ CASES = (
     ("x.size[0]", "x = torch.ones(3, 4)", "Parentheses are missing: x.size is a method", ["x.size(0)"]),
     # Names that take what a value is unpacked into.
     ("b, c, h, w = x.shape", "x = torch.ones(3, 8, 8)",
-     "The shape of x (3 × 8 × 8) holds 3 sizes, and 4 names are to take them.",
+     "The shape of x (3 × 8 × 8) holds 3 sizes, but 4 names are given.",
      ["x = x.unsqueeze(0)  # a batch of one"]),
     ("c, h, w = x.size()", "x = torch.ones(2, 3, 8, 8)",
-     "The shape of x (2 × 3 × 8 × 8) holds 4 sizes, and 3 names are to take them.", ["_, c, h, w = x.size()"]),
-    ("a, b = x", "x = torch.ones(5, 2)", "This takes x (5 × 2) apart along dimension 0: 5 parts, and 2 names are to",
+     "The shape of x (2 × 3 × 8 × 8) holds 4 sizes, but 3 names are given.", ["_, c, h, w = x.size()"]),
+    ("a, b = x", "x = torch.ones(5, 2)", "Unpacking x (5 × 2) along dimension 0 gives 5 parts, but 2 names are given.",
      ["a, b = x.unbind(1)"]),
     ("for a, b in x: pass", "x = torch.ones(2, 5)",
-     "The loop takes x (2 × 5) apart along dimension 0: each part holds 5 itself, and 2 names are to take them.", []),
+     "Each part of x (2 × 5) holds 5, but 2 names are given.", []),
     ("out, h, c = lstm(x)", "lstm, x = nn.LSTM(3, 4), torch.ones(5, 2, 3)",
-     "An nn.LSTM returns two values, output, (h_n, c_n), and 3 names are to take them.",
+     "An nn.LSTM returns two values, output, (h_n, c_n), but 3 names are given.",
      ["output, (h_n, c_n) = lstm(x)"]),
     ("net(x)", "net, x = nn.Sequential(nn.LSTM(3, 4), nn.Linear(4, 2)), torch.ones(5, 2, 3)",
      "The result of net.0 is a tuple, and nn.Sequential hands it on as it is", []),
@@ -147,17 +147,8 @@ def test_code_uses_the_names_that_are_there(line, known, way):
     assert way in explained(line, space).mismatch.works
 
 
-@pytest.mark.parametrize(
-    ("line", "before"),
-    [
-        ("a, b = [1, 2, 3]", "a = b = torch.ones(3)"),
-        ("for a, b in [[1, 2, 3]]: pass", "a = b = torch.ones(3)"),
-        ("a, b = len(x), 1, 2", "x = torch.ones(3)"),
-        ("(a, b), c = x, 4", "x = torch.ones(3)"),
-    ],
-)
-def test_what_python_unpacks_is_python_s(line, before):
+def test_what_python_unpacks_is_python_s():
     """Nothing is claimed of lists, and of tensors that the targets were bound to before."""
-    space = dict(SPACE)
-    exec(before, space)
-    assert explained(line, space) is None
+    space = SPACE | dict.fromkeys("abx", torch.ones(3))
+    lines = ("a, b = [1, 2, 3]", "for a, b in [[1, 2, 3]]: pass", "a, b = len(x), 1, 2", "(a, b), c = x, 4")
+    assert [line for line in lines if explained(line, space) is not None] == []

@@ -106,8 +106,7 @@ def failing_at(entry: TracebackType, source: str = "") -> Failing | None:
 
 def _unpacking(position: Position, lines: Sequence[str], operation: str) -> Failing | None:
     """Return the statement or loop that unpacks a value into targets; Python's position is that of the targets."""
-    source = "\n".join("" if line.startswith("%") else line.rstrip("\n") for line in lines)
-    for node in ast.walk(syntax_of(source)):
+    for node in ast.walk(syntax_of("\n".join(line.rstrip("\n") for line in lines))):
         targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.For) else []
         if any((each.lineno, each.col_offset) == (position[0], position[2]) for each in targets):
             loop = f"for {ast.unparse(node.target)} in {ast.unparse(node.iter)}" if isinstance(node, ast.For) else ""

@@ -47,8 +47,9 @@ def is_loss(part: Any) -> bool:
     """Return whether something may be a loss: one more model, which has weights and takes one input, is none."""
     if not isinstance(part, nn.Module):
         return callable(part) and not hasattr(part, "__iter__")
-    needed = [each for each in _parameters(part).values() if each.default is each.empty]
-    return len(needed) != 1 or takes_model(part) or next(part.parameters(), None) is None
+    needed = [each.kind for each in _parameters(part).values() if each.default is each.empty]
+    takes_one = len(needed) == 1 and needed[0] is not inspect.Parameter.VAR_POSITIONAL
+    return not takes_one or takes_model(part) or next(part.parameters(), None) is None
 
 
 def takes_model(loss: Any) -> bool:

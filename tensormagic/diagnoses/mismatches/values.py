@@ -87,7 +87,7 @@ a Tensor with {several} elements cannot be converted to Scalar|only one element 
 (?:not enough|too many) values to unpack \(expected {wanted}
     with code: call.report.call; if: code.endswith((".shape", ".size()"))
     with names: plural(wanted, "name") + (" is" if wanted == 1 else " are")
-    shape: The shape of {first} holds {plural(first.ndim, "size")}, and {names} to take them.
+    shape: The shape of {first} holds {plural(first.ndim, "size")}, but {names} given.
     parts: first.ndim must be {wanted}
     maybe: {first.code} = {first.code}.unsqueeze(0)  # a batch of one when first.ndim == wanted - 1
     maybe: _, {code} when first.ndim == wanted + 1 and first.ndim > 2
@@ -95,17 +95,18 @@ a Tensor with {several} elements cannot be converted to Scalar|only one element 
 (?:not enough|too many) values to unpack \(expected {wanted}
     with code: call.report.call; with loop: code.startswith("for "); if: first.ndim > loop
     with names: plural(wanted, "name") + (" is" if wanted == 1 else " are")
-    with parts: f"each part holds {first[1]} itself" if loop else plural(first[0], "part")
+    with unpacking: f"Unpacking {first} along dimension 0 gives {plural(first[0], 'part')}"
+    with parts: f"Each part of {first} holds {first[1]}" if loop else unpacking
     with dims: [first.shape.index(wanted)] if wanted in first.shape else []
-    shape: {"The loop" if loop else "This"} takes {first} apart along dimension 0: {parts}, and {names} to take them.
+    shape: {parts}, but {names} given.
     parts: first[loop] must be {wanted}
     maybe: {code.partition(" = ")[0]} = {first.code}.unbind({dims[0]}) when dims and not loop
 
 (?:not enough|too many) values to unpack \(expected {wanted}
     with kind: anything.text.removeprefix("the module "); with several: kind == "LSTM"
     with gives: "output, (h_n, c_n)" if several else "output, h_n"; if: kind in ("LSTM", "GRU", "RNN")
-    argument: An nn.{kind} returns two values, {gives}, and {plural(wanted, "name")} {"is" if wanted == 1 else "are"} to
-        take them.
+    with names: plural(wanted, "name") + (" is" if wanted == 1 else " are")
+    argument: An nn.{kind} returns two values, {gives}, but {names} given.
     parts: anything; maybe: {gives} = {call.report.call.partition(" = ")[2]}
 
 # -- dimensions count from 0

@@ -88,16 +88,17 @@ def test_a_program_has_the_trace_that_it_has_alone(case, monkeypatch):
     names = "locals" in case.run.__code__.co_names  # that dictionary gets new names where somebody asks for its own
     apart = [each for each in told_apart(plain, joint) if each[0] not in unsteady]
     apart = [each for each in apart if not (names and each[0].endswith((".variable", "].name")))]
-    apart = [each for each in apart if not _is_rounding(*each[1:])]
+    if any(parameter.dtype == "float16" for parameter in plain.parameters):
+        apart = [each for each in apart if not ("norms[" in each[0] and _is_rounding(*each[1:]))]
     assert [each for each in apart if {_without_alias(name) for name in each[1:]} != {"view"}][:4] == []
 
 
 def _is_rounding(one, other):
-    """Return whether two norms are the same but for the last bit of a float32: of half precision torch sums up in it.
+    """Return whether two norms are the same but for the last bits of a float32: of half precision torch sums up in it.
 
     In which order it adds depends on where in memory a gradient lies.
     """
-    return isinstance(one, float) and isinstance(other, float) and math.isclose(one, other, rel_tol=2**-22)
+    return math.isclose(one, other, rel_tol=2**-22)
 
 
 def _without_alias(name):

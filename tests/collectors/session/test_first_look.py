@@ -268,6 +268,22 @@ def test_a_second_model_is_no_loss():
         tm.check(generator, Recurrent())
 
 
+class Weighed(nn.Module):
+    """A loss that learns a weight, and hands on what it is given."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(()))
+
+    def forward(self, *given):
+        return self.weight * F.cross_entropy(*given)
+
+
+def test_a_loss_with_a_weight_is_no_second_model():
+    """It takes what it is given, however it names that."""
+    assert tm.check(net_of(nn.Linear(8, 3)), DataLoader(data(), batch_size=16), Weighed()).loss == "Weighed"
+
+
 def test_a_gradient_that_does_not_arrive_and_a_loss_that_is_too_high():
     """Named, and compared with log(classes)."""
     report = tm.check(Gated(80.0), (torch.randn(16, 8), torch.arange(16) % 3))
