@@ -180,7 +180,29 @@ def hidden_modules(report: TraceReport | WatchReport) -> Iterator[Finding]:
 def _hiding(hidden: UnregisteredModules) -> Finding:
     untouched = hidden.trained and not hidden.with_gradient
     meant = hidden.optimized >= hidden.parameters or hidden.modules == 1 or untouched
+    missing = f"{plural(hidden.parameters, 'parameter')} ({plural(hidden.numel, 'element')})"
+    code, keys = registering(hidden)
+    return Finding(
+        code="TM605",
+        severity="note" if meant else "warning",
+        message=f"{hidden.name} is {contents(hidden)}: {hidden.owner} does not know them, so their "
+        f"{missing} are missing from {hidden.owner}.parameters(), which has {count(hidden.registered)}.",
+        location=hidden.location,
+        evidence={"parameters missing": hidden.parameters, "elements": hidden.numel, "optimized": hidden.optimized},
+        remedy=("If they are to be trained with it, let" if meant else "Let")
+        + f" the module register them: `{code}`{keys}",
+        subject=hidden.name,
+    )
+
+
+def contents(hidden: UnregisteredModules) -> str:
+    """Return what a container is and holds, in words: ``"a plain list of 3 modules"``."""
     what = plural(hidden.modules, "module") if hidden.modules else plural(hidden.parameters, "parameter")
+    return f"a plain {hidden.container} of {what}"
+
+
+def registering(hidden: UnregisteredModules) -> tuple[str, str]:
+    """Return the code that lets the module register what a container holds, and what is to be said of its keys."""
     kind = "ModuleDict" if hidden.container == "dict" else "ModuleList"
     kind = kind if hidden.modules else kind.replace("Module", "Parameter")
     attribute, inside = hidden.name.rpartition(".")[2], _inside(hidden)
@@ -194,18 +216,7 @@ def _hiding(hidden: UnregisteredModules) -> Finding:
         keys = f", whose keys are text: `self.{attribute}[str(key)]`"
     if kind == "ParameterList" and re.match(r"[\[(]\s*[\[(]", inside):  # a ParameterList registers no pairs
         kind, inside = "ModuleList", f"[nn.ParameterList(pair) for pair in {inside}]"
-    code = f"`self.{attribute} = nn.{kind}({inside})`{keys}"
-    missing = f"{plural(hidden.parameters, 'parameter')} ({plural(hidden.numel, 'element')})"
-    return Finding(
-        code="TM605",
-        severity="note" if meant else "warning",
-        message=f"{hidden.name} is a plain {hidden.container} of {what}: {hidden.owner} does not know them, so their "
-        f"{missing} are missing from {hidden.owner}.parameters(), which has {count(hidden.registered)}.",
-        location=hidden.location,
-        evidence={"parameters missing": hidden.parameters, "elements": hidden.numel, "optimized": hidden.optimized},
-        remedy=f"{'If they are to be trained with it, let' if meant else 'Let'} the module register them: {code}",
-        subject=hidden.name,
-    )
+    return f"self.{attribute} = nn.{kind}({inside})", keys
 
 
 def _are_named(inside: str) -> bool:

@@ -9,6 +9,7 @@ from typing import ClassVar, Literal
 from tensormagic.reports.base import Gap, Location, Report
 from tensormagic.reports.graph import Cut, Graph, check_cuts, require, within
 from tensormagic.reports.memory import MemoryReport, OutOfMemory
+from tensormagic.reports.watch import UnregisteredModules
 
 # What a backward stumbled over, or should have: tensors changed after they were saved, graphs gone through twice.
 #
@@ -206,6 +207,17 @@ class Mismatch:
     maybe: tuple[str, ...] = ()  #: What may help and could not be tried: ``"net.eval()"``, ``"i.max()  # at most 9"``.
 
 
+@dataclass(frozen=True, slots=True)
+class NothingToTrain:
+    """A module of which an optimizer got no parameter."""
+
+    name: str  #: As the failing line writes it: ``"model"``.
+    kind: str  #: Its class: ``"Net"``.
+    parameters: int  #: How many parameters it has.
+    frozen: int = 0  #: How many of these ask for no gradient.
+    hidden: tuple[UnregisteredModules, ...] = ()  #: What lies in plain containers of it.
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureReport(Report):
     """An exception that torch raised, and what stood around it."""
@@ -243,6 +255,7 @@ class FailureReport(Report):
     graph: Graph | None = None
     out_of_memory: OutOfMemory | None = None
     memory: MemoryReport | None = None
+    nothing_to_train: NothingToTrain | None = None  #: Where an optimizer got no parameter, of which module.
     #: The value without a graph that backward was called on, where the source shows why it has none.
     losses_without_graph: tuple[LossWithoutGraph, ...] = ()
     cuts: tuple[Cut, ...] = ()  #: What ended the way of that value.

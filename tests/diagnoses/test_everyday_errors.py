@@ -41,7 +41,7 @@ def _tensor(sizes: str, dtype: str | None, device: str | None) -> torch.Tensor:
 def explained(line: str, space: dict[str, Any]) -> Any:
     """Run a line and return its explanation; None where nothing was refused."""
     filename = f"<cell {len(linecache.cache)}>"
-    linecache.cache[filename] = (len(line), None, [line + "\n"], filename)
+    linecache.cache[filename] = (len(line), None, f"{line}\n".splitlines(keepends=True), filename)
     told = tm.explain(namespace=space)
     try:
         with told:

@@ -217,6 +217,39 @@ def test_what_cut_off_a_tensor_that_is_differentiated_by_is_named(cell_of):
     assert report.findings == ()
 
 
+PLAIN = (
+    "class Net(nn.Module):",
+    "    def __init__(self):",
+    "        super().__init__()",
+    "        self.layers = [nn.Linear(2, 2) for _ in range(3)]",
+    "        self.extra = {'a': nn.Linear(2, 2)}",
+    "model = Net()",
+)
+
+
+@pytest.mark.parametrize(
+    ("lines", "says", "ways"),
+    [
+        ((*PLAIN, "torch.optim.Adam(model.parameters())"),
+         "model.extra is a plain dict of 1 module and model.layers is a plain list of 3 modules, which model does",
+         ("self.extra = nn.ModuleDict({'a': nn.Linear(2, 2)})",
+          "self.layers = nn.ModuleList([nn.Linear(2, 2) for _ in range(3)])")),
+        (("net = nn.Linear(3, 2).requires_grad_(False)",
+          "torch.optim.SGD([p for p in net.parameters() if p.requires_grad])"),
+         "net has 2, and none of them requires a gradient.", ()),
+        (("net = nn.Linear(3, 2)", "torch.optim.SGD(filter(lambda p: p.ndim > 4, net.parameters()))"),
+         "net has 2, and none of them was chosen.", ()),
+        (("net = nn.ReLU()", "torch.optim.SGD(net.parameters())"), "net, a ReLU, has none.", ()),
+        (("given = nn.Linear(3, 2).parameters()", "list(given)", "torch.optim.SGD(given)"),
+         "a generator such as net.parameters() is empty after its first use, and a module", ()),
+    ],
+)  # fmt: skip
+def test_an_optimizer_without_parameters_says_which_module_has_none_and_why(cell_of, lines, says, ways):
+    mismatch = cell_of(*lines).mismatch
+    assert mismatch.rule.startswith(f"There is no parameter to train: {says}")
+    assert mismatch.maybe == ways
+
+
 @pytest.mark.parametrize(
     ("error", "says"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -42,8 +43,9 @@ from tensormagic.collectors.graphs.nodes import describe_nodes
 from tensormagic.collectors.graphs.structure import Walker, make_structure, start_nodes
 from tensormagic.collectors.memory.live_memory import memory_at
 from tensormagic.collectors.objects.identity import Leaves, ModuleNames
-from tensormagic.collectors.objects.namespace import UNKNOWN
+from tensormagic.collectors.objects.namespace import UNKNOWN, is_kind, still_value
 from tensormagic.collectors.quiet import quiet
+from tensormagic.collectors.session.unregistered import nothing_to_train
 from tensormagic.collectors.where.caller import Origins
 from tensormagic.collectors.where.source import (
     CellNumber,
@@ -54,10 +56,11 @@ from tensormagic.collectors.where.source import (
     location_in,
     location_of,
     names_of,
+    no_cell,
 )
 from tensormagic.errors import TensorMagicError
 from tensormagic.reports import Edge, FailureReport, Gap, Graph, Location, Node, OutOfMemory
-from tensormagic.reports.failure import Phase
+from tensormagic.reports.failure import NothingToTrain, Phase
 from tensormagic.words import error_text
 
 # The exception is read, never changed, and nothing of it is kept: what is returned is plain data.
@@ -70,6 +73,7 @@ _ELSEWHERE = re.compile(r"Caught (?P<kind>\w+) in (?P<where>.+?)\.\nOriginal Tra
 _LINE = re.compile(r'^ *File "(.+)", line (\d+), in (.+)$', re.MULTILINE)
 _MOST_WAY = 12
 _USUAL = {"F": torch.nn.functional, "nn": torch.nn}
+_PARAMETERS = {"parameters", "named_parameters"}
 _UNUSED = re.compile(r"Tensor at index (\d+) appears to not have been used in the graph")
 # Said by an operator of Python's of operands of which none is a tensor: no function of torch's was called.
 _PYTHONS = re.compile(r"can only concatenate (?:tuple|list)|unsupported operand type\(s\) for \S+: (?!.*'Tensor')")
@@ -146,9 +150,21 @@ def _with_operands(
         layer_call=layer_call(steps, running, path, namespace) if running else "",
         operands=operands, gaps=tuple(Gap("operands", gap) for gap in gaps), call=own.text if own is not None else "",
         inside=report.inside or (COLLATE if samples_in(steps.entries) is not None else ""),
-        unnamed=_unnamed(steps),
+        unnamed=_unnamed(steps), nothing_to_train=_untrained(steps, own, around),
         near=near_names(error.obj, error.name) if isinstance(error, AttributeError) and error.name else (), **led,
     )  # fmt: skip
+
+
+def _untrained(steps: Steps, failing: Failing | None, around: Surroundings) -> NothingToTrain | None:
+    """Return why the module whose parameters an optimizer was to train gave it none; None where there is no module."""
+    entry = steps.own_entry
+    if "empty parameter list" not in steps.message or failing is None or entry is None:
+        return None
+    names = {**entry.tb_frame.f_globals, **names_of(entry.tb_frame)}
+    asked = (node for node in ast.walk(failing.node) if isinstance(node, ast.Attribute) and node.attr in _PARAMETERS)
+    modules = ((ast.unparse(node.value), still_value(node.value, names)) for node in asked)
+    found = next(((name, each) for name, each in modules if is_kind(each, torch.nn.Module)), None)
+    return found and nothing_to_train(*found, around.namespace, around.cell_number or no_cell)
 
 
 def _unnamed(steps: Steps) -> tuple[str, ...]:

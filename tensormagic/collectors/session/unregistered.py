@@ -41,6 +41,7 @@ from tensormagic.reports import (
     UnregisteredTensor,
     UntiedPair,
 )
+from tensormagic.reports.failure import NothingToTrain
 from tensormagic.reports.watch import TieEvidence
 
 # Weights that are tied, or were: one Parameter under two names, which a copy, a load or a new Parameter parts. Certain
@@ -170,6 +171,17 @@ def modules_report(
         tuple(tensors[:MOST]), tuple(modules[:MOST]), repeated=tuple(repeated[:MOST]), flags=tuple(flags[:MOST]),
         untied=tuple(pair for name, root in roots for pair in ties.broken(name, root, cell_number)),
     )  # fmt: skip
+
+
+def nothing_to_train(
+    name: str, module: nn.Module, namespace: Mapping[str, Any], cell_number: CellNumber
+) -> NothingToTrain:
+    """Return why an optimizer that was to train a module got no parameter."""
+    found = modules_report([(name, module)], namespace, TiedWeights(), cell_number=cell_number)
+    with quiet():
+        asking = [one.requires_grad for _, one in held_by(module)]
+    hidden = () if any(asking) else found.unregistered_modules
+    return NothingToTrain(name, type(module).__name__, len(asking), asking.count(False), hidden)
 
 
 def _places(root: Root, within: list[Root]) -> Iterator[Place]:

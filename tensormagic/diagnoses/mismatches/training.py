@@ -9,10 +9,11 @@ from tensormagic.diagnoses.graph_cuts import call_words
 from tensormagic.diagnoses.lines import expression_of, instead_of_write
 from tensormagic.diagnoses.mismatches.call import Call, Given, mismatch, needed
 from tensormagic.diagnoses.mismatches.table import Messages
+from tensormagic.diagnoses.modules import contents, registering
 from tensormagic.diagnoses.rule import is_differentiable
 from tensormagic.reports import Mismatch
-from tensormagic.reports.failure import SavedWrite
-from tensormagic.words import listed
+from tensormagic.reports.failure import NothingToTrain, SavedWrite
+from tensormagic.words import article, count, listed
 
 says = Messages(globals())
 
@@ -27,6 +28,28 @@ def _no_way_recorded(call: Call) -> Mismatch:
     rule = f"Nothing was recorded that leads back to {listed([one.name for one in wrong])}, {which}."
     asks = [f"{one.code}.requires_grad_()  # before it is used" for one in wrong if is_differentiable(one.dtype)]
     return mismatch("argument", rule, *(one.whole() for one in wrong), maybe=[] if cut else asks)
+
+
+@says(r"optimizer got an empty parameter list")
+def _nothing_to_train(call: Call) -> Mismatch:
+    model, given = call.report.nothing_to_train, [one.whole() for one in call.given[:1]]
+    registered = [registering(each)[0] for each in model.hidden] if model is not None else []
+    return mismatch("argument", f"There is no parameter to train: {_why_none(model)}", *given, maybe=registered)
+
+
+def _why_none(model: NothingToTrain | None) -> str:
+    if model is None:
+        return (
+            "a generator such as net.parameters() is empty after its first use, and a module does not register layers "
+            "in a plain list."
+        )
+    if model.hidden:
+        held = [f"{each.name} is {contents(each)}" for each in model.hidden]
+        return f"{listed(held)}, which {model.name} does not register."
+    if not model.parameters:
+        return f"{model.name}, {article(model.kind)}, has none."
+    none = "requires a gradient" if model.frozen == model.parameters else "was chosen"
+    return f"{model.name} has {count(model.parameters)}, and none of them {none}."
 
 
 says.table(r"""
@@ -107,11 +130,6 @@ Inplace update to inference tensor outside InferenceMode
 params argument given to the optimizer should be an iterable of Tensors or dicts, but got
     argument: An optimizer takes a list of parameters, and {anything.name} is one tensor.
     parts: anything; maybe: [{anything.code}]
-
-optimizer got an empty parameter list
-    argument: There is no parameter to train. A generator such as net.parameters() is empty after its first use, and a
-        module does not register layers in a plain list.
-    parts: one for one in call.given[:1]
 
 some parameters appear in more than one parameter group
     argument: A parameter can be in only one group, and one of these is in two: leave it out of the others.
