@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile, zip_longest
-from typing import Any, TypeVar
+from typing import Any
 
+from tensormagic.comparisons.layers import Rename, best_pairs, renames_between
 from tensormagic.reports import UNTOUCHED, Gap, Graph, Node, ParameterSeries, Pass, TraceReport
 from tensormagic.reports.comparison import (
     APART,
@@ -23,43 +24,6 @@ from tensormagic.reports.comparison import (
     Side,
 )
 from tensormagic.reports.rng import Difference, Draw, RngComparison, RngRunReport
-
-_Key = TypeVar("_Key")
-Rename = Callable[[str], str]  # gives a name of the right run as the left one would say it
-
-
-def renames_between(left: TraceReport, right: TraceReport) -> Rename:
-    """Pair the models that only one run knows by name, those first whose parameters are most alike."""
-    here, there = _owned(left), _owned(right)
-    mine = {owner: names for owner, names in here.items() if owner not in there}
-    theirs = {owner: names for owner, names in there.items() if owner not in here}
-    alike = [(len(names & others), new, old) for old, names in mine.items() for new, others in theirs.items()]
-    found = _best_pairs(alike, least=1)
-
-    def renamed(name: str) -> str:
-        owner = next((one for one in found if name == one or name.startswith((f"{one}.", f"{one}["))), None)
-        return name if owner is None else found[owner] + name[len(owner) :]
-
-    return renamed
-
-
-def _best_pairs(alike: Iterable[tuple[float, _Key, _Key]], *, least: float) -> dict[_Key, _Key]:
-    """Pair what is most alike first, each once."""
-    found: dict[_Key, _Key] = {}
-    for likeness, one, other in sorted(alike, key=lambda entry: -entry[0]):
-        if likeness >= least and one not in found and other not in found.values():
-            found[one] = other
-    return found
-
-
-def _owned(report: TraceReport) -> dict[str, set[str]]:
-    """Return for every owner what its parameters are called inside it."""
-    owned: dict[str, set[str]] = {}
-    for one in report.parameters:
-        if one.owner:
-            owned.setdefault(one.owner, set()).add(one.name.removeprefix(one.owner))
-    return owned
-
 
 # Lines move and indices shift when a cell is edited, so neither is looked at. Every node gets a label of what it is
 # (op, module, name of a leaf); the label is then refined, round by round, by the labels of its neighbours (the
@@ -249,7 +213,7 @@ def pair_graphs(left: TraceReport, right: TraceReport, rename: Rename) -> list[t
     mine = [_ingredients(graph, str) for graph in left.graphs[:MOST_GRAPHS]]
     theirs = [_ingredients(graph, rename) for graph in right.graphs[:MOST_GRAPHS]]
     alike = [(_likeness(one, other), at, to) for at, one in enumerate(mine) for to, other in enumerate(theirs)]
-    found = _best_pairs(alike, least=LEAST_ALIKE)
+    found = best_pairs(alike, least=LEAST_ALIKE)
     return [(left.graphs[at], right.graphs[to]) for at, to in sorted(found.items())]
 
 

@@ -181,7 +181,7 @@ def _hiding(hidden: UnregisteredModules) -> Finding:
     untouched = hidden.trained and not hidden.with_gradient
     meant = hidden.optimized >= hidden.parameters or hidden.modules == 1 or untouched
     missing = f"{plural(hidden.parameters, 'parameter')} ({plural(hidden.numel, 'element')})"
-    code, keys = registering(hidden)
+    let, (code, keys) = "If they are to be trained with it, let" if meant else "Let", registering(hidden)
     return Finding(
         code="TM605",
         severity="note" if meant else "warning",
@@ -189,8 +189,7 @@ def _hiding(hidden: UnregisteredModules) -> Finding:
         f"{missing} are missing from {hidden.owner}.parameters(), which has {count(hidden.registered)}.",
         location=hidden.location,
         evidence={"parameters missing": hidden.parameters, "elements": hidden.numel, "optimized": hidden.optimized},
-        remedy=("If they are to be trained with it, let" if meant else "Let")
-        + f" the module register them: `{code}`{keys}",
+        remedy=f"{let} the module register them: `{code}`{keys}",
         subject=hidden.name,
     )
 
@@ -203,8 +202,7 @@ def contents(hidden: UnregisteredModules) -> str:
 
 def registering(hidden: UnregisteredModules) -> tuple[str, str]:
     """Return the code that lets the module register what a container holds, and what is to be said of its keys."""
-    kind = "ModuleDict" if hidden.container == "dict" else "ModuleList"
-    kind = kind if hidden.modules else kind.replace("Module", "Parameter")
+    kind = ("Module" if hidden.modules else "Parameter") + ("Dict" if hidden.container == "dict" else "List")
     attribute, inside = hidden.name.rpartition(".")[2], _inside(hidden)
     inside = _each_anew(inside) or inside  # `[layer] * 3` would register one layer three times
     keys = ""
