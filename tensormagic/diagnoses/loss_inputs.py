@@ -224,6 +224,10 @@ def _outside(one: Observation, it: str) -> tuple[str, str]:
     if one.op == "poisson_nll_loss":
         remedy = "For values that are no counts: `F.gaussian_nll_loss` or `F.mse_loss`"
         return f"poisson_nll_loss takes counts, {says}: below 0, the best rate is 0 for all.", remedy
+    if one.op == "cross_entropy":
+        message = f"cross_entropy takes classes or probabilities, {says}: below 0, the loss has no lower bound."
+        turned = f"`{it}.softmax(dim={min(len(one.operands[-1].shape), 2) - 1})`"
+        return message, f"Turn scores into probabilities: {turned}; for other values: `F.mse_loss`"
     message = f"{one.op} takes targets from 0 to 1, {says}: beyond these, the loss has no lower bound."
     if one.op == "binary_cross_entropy":
         message = message.replace("the loss has no lower bound", "a probability of 0 or 1 is best")

@@ -222,6 +222,20 @@ def a_distribution_that_is_to_please_a_fixed_network():
 
 
 @healthy(nearly="TM626")
+def actions_weighted_by_how_good_they_were():
+    """One-hot targets times an advantage, which may be negative; probabilities; several votes for a class."""
+    net = nn.Linear(64, 10)
+    with tm.trace(namespace={"net": net}) as trace:
+        for images, classes in batches(3):
+            x, chosen = images.flatten(1), F.one_hot(classes, 10).float()
+            F.cross_entropy(net(x), chosen * torch.randn(len(x), 1)).backward()
+            F.cross_entropy(net(x), torch.randn(len(x), 10).softmax(1)).backward()
+            F.cross_entropy(net(x), 0.9 * chosen + 0.01).backward()
+            F.cross_entropy(net(x), 1 + 3 * chosen).backward()
+    return trace.report
+
+
+@healthy(nearly="TM626")
 def a_student_and_its_teacher_that_both_learn():
     first, second = nn.Linear(64, 10), nn.Linear(64, 10)
     with tm.trace(namespace={"first": first, "second": second}) as trace:

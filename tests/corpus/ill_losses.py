@@ -265,6 +265,21 @@ def topics_of_both_signs():
     return trace.report
 
 
+@ill("TM626", severity="warning", line="loss = F.cross_entropy(net(x), told)", subject="told",
+     says=("takes classes or probabilities, and told goes from \u2212", "`told.softmax(dim=1)`"))  # fmt: skip
+def a_student_that_is_given_the_scores_of_its_teacher():
+    """Distillation: the teacher's scores have to become probabilities first."""
+    teacher, net = nn.Linear(64, 10), nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
+    with tm.trace(namespace={"net": net}) as trace:
+        for images, _ in batches(3):
+            x = images.flatten(1)
+            with torch.no_grad():
+                told = 4 * teacher(x)
+            loss = F.cross_entropy(net(x), told)
+            loss.backward()
+    return trace.report
+
+
 @ill("TM626", severity="warning", line="loss = F.cross_entropy(wanted, out)", subject="out",
      says=("wanted, given as scores, has no gradient, and out has one", "`F.cross_entropy(out, wanted)`"))  # fmt: skip
 def targets_first_and_scores_second():

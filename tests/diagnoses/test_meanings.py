@@ -127,6 +127,8 @@ def test_bytes_that_wrapped():
      ("multilabel_soft_margin_loss", "values 0 1 2 3", "y has 0, 1, 2 and 3", "`F.cross_entropy`"),
      ("poisson_nll_loss", "range -2 3", "y goes from \u22122 to 3: below 0, the best rate is 0", "`F.mse_loss`"),
      ("cosine_embedding_loss", "values 0 1", "y has 0 and 1: pairs of 0 count nothing", "`2 * y - 1`"),
+     ("cross_entropy", "range -2.5 7", "probabilities, and y goes from \u22122.5 to 7: below 0,",
+      "`y.softmax(dim=1)`"),
      ("cross_entropy", "exchanged", "out, given as scores, has no gradient, and y has one",
       "`F.cross_entropy(y, out)`")],
 )  # fmt: skip

@@ -333,7 +333,8 @@ def _is_exchanged(name: str, scores: torch.Tensor, target: torch.Tensor) -> bool
 def _untaken(watch: CallNotes, call: Call, target: torch.Tensor) -> str:
     """Return which values a target has, where its loss does not take them; nothing where it may be meant."""
     name = call.name
-    if name == "cross_entropy" or not _is_plain(target):
+    # Zeros are where a target was picked by class: an advantage beside them may be negative.
+    if not _is_plain(target) or (name == "cross_entropy" and not (_is_read(target) and bool(target.all()))):
         return ""
     if name in _SIGNED:
         return _labels(watch, call, target, (0.0, 1.0))
@@ -355,6 +356,7 @@ def _untaken(watch: CallNotes, call: Call, target: torch.Tensor) -> str:
 def _is_beyond(name: str, low: float, high: float) -> bool:
     if name == "poisson_nll_loss":
         return -math.inf < low < -_OF_COUNTS * max(high, 1)
+    high = 0 if name == "cross_entropy" else high  # more than 1 counts a class more often
     return (low < -_BEYOND or high > 1 + _BEYOND) and math.isfinite(low) and math.isfinite(high)
 
 

@@ -354,6 +354,11 @@ def with_nan():
      (lambda: F.poisson_nll_loss(X, Y), "values -1 1"),
      (lambda: F.poisson_nll_loss(X, Y, reduction="none"), ""),
      (lambda: F.cross_entropy(Y.repeat(1, 2), X.repeat(1, 2)), ""),
+     (lambda: F.cross_entropy(X.repeat(1, 2), Y.repeat(1, 2) * 2), "values -2 2"),
+     (lambda: F.cross_entropy(X.repeat(1, 2), Y.repeat(1, 2).clamp(min=0) - 1), ""),
+     (lambda: F.cross_entropy(X.repeat(1, 2), Y.repeat(1, 2).abs() * 4), ""),
+     (lambda: F.cross_entropy(X.repeat(1, 2), Y.long().squeeze().abs()), ""),
+     (lambda: F.cross_entropy(X.repeat(1, 2), Y.repeat(1, 2) * 2, reduction="none"), ""),
      (lambda: F.cross_entropy(Y.repeat(1, 2), -X.repeat(1, 2)), "exchanged"),
      (lambda: F.binary_cross_entropy(Y.clamp(min=0), X.sigmoid()), "exchanged")],
 )  # fmt: skip
