@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -269,11 +269,18 @@ class _Blame:
         if not flat.always and len(lost) < FEWEST_PASSES:
             return False
         above = reached(self._feeders, self._feeders.get(source, ())) if flat.hinge else ()
-        if flat.hinge and all(self._graph.nodes[number].op in _REDUCING for number in above):
-            return False  # it is the loss's own
+        if flat.hinge and self._is_of_the_loss(above):
+            return False
         others = [other for other in self._targets[source] if other != target]
         learns = any(frame.norms[other] != 0 for other in others for frame in frames)
         return not (learns and self._graph.nodes[source].op not in {"where", "maximum", "minimum"})
+
+    def _is_of_the_loss(self, above: Collection[int]) -> bool:
+        """Whether all that is made of an op only reduces it; what is squared as a difference is an output."""
+        nodes = self._graph.nodes
+        squared = {to for at in above if nodes[at].op in {"pow", "square"} for to in self._targets[at]}
+        differs = any(nodes[at].op == "sub" for at in squared.intersection(above))
+        return not differs and all(nodes[at].op in _REDUCING for at in above)
 
 
 _OVER = re.compile(r"softmax\((?:.*?(?:dim\s*=|,))?\s*(-?\d+)\s*\)")  # the dimension, where a line names it

@@ -154,6 +154,21 @@ def a_critic_whose_hinge_is_satisfied():
     return trace.report
 
 
+@healthy(nearly="TM405")
+def a_squared_hinge_that_is_satisfied_beside_another_loss():
+    """The loss is not zero, and the part of it that is has a network of its own."""
+    net, apart = mlp(4, 8, 1), nn.Linear(4, 2)
+    optimizer = torch.optim.Adam([*net.parameters(), *apart.parameters()], lr=0.01)
+    x, y = torch.randn(16, 4), torch.randn(16, 1)
+    with tm.trace(namespace={"net": net, "apart": apart, "optimizer": optimizer}) as trace:
+        for _ in range(6):
+            optimizer.zero_grad()
+            too_close = F.relu(-20 - (apart(x) - apart(x.flip(0))).norm(dim=1)) ** 2
+            (F.mse_loss(net(x), y) + too_close.mean()).backward()
+            optimizer.step()
+    return trace.report
+
+
 @healthy(nearly="TM303")
 def tokens_of_which_some_are_dropped_for_guidance():
     """Classifier-free guidance: the condition is left out at random, and its embedding learns from the rest."""

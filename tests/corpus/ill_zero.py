@@ -32,6 +32,27 @@ def a_layer_of_dead_relus():
     return trace.report
 
 
+@ill(
+    "TM405",
+    line="out = F.relu(net(x))",
+    says=("net.weight and net.bias get", "relu (ill_zero.py", "nowhere above zero"),
+)
+def a_dead_output_whose_residual_is_squared_by_hand():
+    """A relu that only reductions follow is a loss's own; what is squared as a difference is an output."""
+    net = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    nn.init.constant_(net.bias, -10.0)
+    x, y = torch.randn(32, 4), torch.rand(32, 1)
+    with tm.trace(namespace={"net": net, "optimizer": optimizer}) as trace:
+        for _ in range(5):
+            out = F.relu(net(x))
+            loss = ((out - y) ** 2).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    return trace.report
+
+
 @ill("TM405", line="loss = criterion(net(x), y)", says=("in the last", "of 16: relu", "lets nothing through"))
 def relus_that_die_of_a_step_too_large():
     """The first steps are alive; then one of them throws every unit below zero."""
