@@ -10,7 +10,7 @@ import pytest
 from tensormagic.comparisons import compare_traces
 from tensormagic.errors import TensorMagicError
 from tensormagic.reports import LossPair, Moment
-from tensormagic.views.nodes import Bar, Findings, Section, Table, Words
+from tensormagic.views.nodes import Bar, Findings, Noted, Section, Table, Words
 from tensormagic.views.page.figures import figure
 from tensormagic.views.panels.comparison import factor, summary, times, view
 from tensormagic.views.pictures.norms import LossesPicture, loss_scale, loss_svg
@@ -106,3 +106,16 @@ def test_what_only_one_of_the_runs_has():
     assert table.rows[0][1][1] == Bar(0.0, "NaN", "tm-b tm-bad")
     (found,) = [node for node in body if isinstance(node, Findings) and node.findings]
     assert found.where == [("only in", Words("broken", "right"))]
+
+
+def test_a_layer_whose_number_shifted_has_both_names():
+    """In the tables of parameters and of inner nodes; another name of the model alone is not repeated."""
+    left, right = (
+        samples.run(samples.layers(*modules), {f"{module}.weight": [norm] for module in modules})
+        for modules, norm in ((("net.0", "net.1"), 1.0), (("model.0", "model.3"), 9.0))
+    )
+    widened = tuple(replace(node, shapes=((2, 9),)) if node.op == "relu" else node for node in right.graphs[0].nodes)
+    body = view(compare_traces(left, replace(right, graphs=(replace(right.graphs[0], nodes=widened),)))).body
+    tables = [table for node in body if isinstance(node, Section) for table in node.body if isinstance(table, Table)]
+    names = {row[0].text for table in tables for row in table.rows if isinstance(row[0], Noted)}
+    assert names == {"net.0.weight", "net.1.weight | model.3.weight", "relu in net.0", "relu in net.1 | model.3"}

@@ -97,8 +97,7 @@ def _norm_columns(report: ComparisonReport, rows: Sequence[Compared]) -> tuple[C
 def _parameters(report: ComparisonReport) -> Section:
     def described(one: reports.ParameterDifference) -> Cell:
         shape = " | ".join(dict.fromkeys(map(tuple_text, (one.shape_left, one.shape_right))))
-        renamed = f" | {one.name_right}" if one.name_right.partition(".")[2] != one.name.partition(".")[2] else ""
-        return nodes.Noted(shortened(one.name + renamed, _NAME), [shape])
+        return nodes.Noted(shortened(one.name + _moved(one.name, one.name_right), _NAME), [shape])
 
     shown = report.parameters[:MOST_PARAMETERS]
     columns = (
@@ -116,12 +115,19 @@ def _parameters(report: ComparisonReport) -> Section:
     return Section(title if shown else "", body)
 
 
+def _moved(name: str, name_right: str) -> str:
+    """Return what is said behind a name of that in the right run, where more than the model is called otherwise."""
+    return f" | {name_right}" if name_right and name_right.partition(".")[2] != name.partition(".")[2] else ""
+
+
 def _nodes(report: ComparisonReport, graph: GraphDifference) -> Section:
     every = [one for one in graph.nodes if one.left.op != "accumulate" or one.reshaped]  # leaves are listed above
     shown = every[:MOST_NODES]
 
     def described(one: reports.NodeDifference) -> Cell:
-        return nodes.Noted(shortened(node_name(one.left), _NAME), [place(one.right) or place(one.left)])
+        places = [each.variable if each.op == "accumulate" else each.module for each in (one.left, one.right)]
+        name = node_name(one.left) + _moved(*places)
+        return nodes.Noted(shortened(name, _NAME), [place(one.right) or place(one.left)])
 
     columns = (
         Column("node", described, "name"),
