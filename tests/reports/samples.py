@@ -12,6 +12,7 @@ from tensormagic.reports.failure import (
     GradientRead,
     IgnoredGradient,
     ModifiedSavedTensor,
+    NothingToTrain,
     OverwrittenGradient,
     SavedWrite,
     SilentErrors,
@@ -256,6 +257,9 @@ def failure_report() -> reports.FailureReport:
         backward=_backward_fault(),
         out_of_memory=reports.OutOfMemory("cuda:0", 2**33, "torch.mm", None, HOSTILE, 2**20, 2**34, 5, 6, 7),
         memory=reports.MemoryReport(title=HOSTILE),
+        nothing_to_train=NothingToTrain(HOSTILE, HOSTILE, 4, 4, (reports.UnregisteredModules(
+            HOSTILE, HOSTILE, "list", 3, 6, 60, registered=4, optimized=1, with_gradient=1, trained=True, location=line,
+        ),)),
         losses_without_graph=(reports.LossWithoutGraph(name=HOSTILE, location=0, cut=0, models=(
             reports.ModelInScope(name=HOSTILE, parameters=4, frozen=1),
         )),),
