@@ -10,7 +10,7 @@ from typing import TypeVar
 from tensormagic.reports import TraceReport
 
 _Key = TypeVar("_Key")
-Layers = list[tuple[int, Hashable]]  # the numbers of those in a container, and by what they are alike
+Numbered = list[tuple[int, Hashable]]  # the layers of a container: their numbers, and by what they are alike
 Rename = Callable[[str], str]  # gives a name of the right run as the left one would say it
 _MOST = 400  # layers of one container
 _ADDED = "+"  # stands behind the number of a layer that only the right run has
@@ -23,11 +23,7 @@ def renames_between(left: TraceReport, right: TraceReport) -> Rename:
     """
     model = _models(left, right)
     moved = _moved_layers(left, right, model)
-
-    def renamed(name: str) -> str:
-        return _replaced(model(name), moved)
-
-    return renamed
+    return lambda name: _replaced(model(name), moved)
 
 
 def best_pairs(alike: Iterable[tuple[float, _Key, _Key]], *, least: float) -> dict[_Key, _Key]:
@@ -123,7 +119,7 @@ def _replaced(name: str, moved: Mapping[str, str]) -> str:
     return ".".join(moved.get(".".join(parts[: at + 1]), part) for at, part in enumerate(parts))
 
 
-def _common(mine: Layers, theirs: Layers) -> dict[int, int]:
+def _common(mine: Numbered, theirs: Numbered) -> dict[int, int]:
     """Return a longest common subsequence by number; of several that which leaves most numbers as they are.
 
     As many layers that are not alike between two pairs are paired in order: one was replaced, or changed inside.

@@ -181,7 +181,8 @@ def _hiding(hidden: UnregisteredModules) -> Finding:
     untouched = hidden.trained and not hidden.with_gradient
     meant = hidden.optimized >= hidden.parameters or hidden.modules == 1 or untouched
     missing = f"{plural(hidden.parameters, 'parameter')} ({plural(hidden.numel, 'element')})"
-    let, (code, keys) = "If they are to be trained with it, let" if meant else "Let", registering(hidden)
+    code, keys = registering(hidden)
+    let = "If they are to be trained with it, let" if meant else "Let"
     return Finding(
         code="TM605",
         severity="note" if meant else "warning",
@@ -205,9 +206,8 @@ def registering(hidden: UnregisteredModules) -> tuple[str, str]:
     kind = ("Module" if hidden.modules else "Parameter") + ("Dict" if hidden.container == "dict" else "List")
     attribute, inside = hidden.name.rpartition(".")[2], _inside(hidden)
     inside = _each_anew(inside) or inside  # `[layer] * 3` would register one layer three times
-    keys = ""
+    keys, value = "", "value"
     if hidden.container == "dict" and not _are_named(inside):
-        value = "value"
         if kind == "ParameterDict" and all(isinstance(each, ast.Dict | ast.DictComp) for each in _values(inside)):
             kind, value = "ModuleDict", "nn.ParameterDict(value)"
         inside = f"{{str(key): {value} for key, value in {inside}.items()}}" if len(inside) < _LONGEST else "…"
