@@ -29,6 +29,7 @@ from tensormagic.diagnoses import (
     several_networks,
     singular,
     steps,
+    unused_graphs,
     writes,
     zero_gradients,
 )
@@ -101,6 +102,7 @@ RULES: tuple[Rule, ...] = (
     Rule("TM318", "a backward that does not fit its forward", StartReport,
          backward_failures.wrong_backward, "function"),
     Rule("TM319", "a hook that is registered again and again", TraceReport, gradient_health.repeated_hooks, "hooks"),
+    Rule("TM320", "a graph that no backward goes through", TraceReport, unused_graphs.unused_graph, "unused_graphs"),
     Rule("TM401", "values that are NaN or infinite", TensorReport, not_finite.bad_values),
     Rule("TM401", "a forward that is NaN or infinite", TraceReport, forward_faults.forward_not_finite),
     Rule("TM402", "the first NaN or infinite gradient", TraceReport, not_finite.first_bad_gradient),

@@ -254,12 +254,13 @@ def _listed(finding: Finding, report: Report, line: str) -> str:
     return f"{span}\n{line}" if own and finding.remedy.startswith("Make a list") else ""
 
 
-def _without_create_graph(_finding: Finding, _report: Report, line: str) -> str:
-    call = call_on(line, "backward")
-    if call is None or keyword_of(call, "create_graph") is None:
+def _without_keeping(finding: Finding, _report: Report, line: str) -> str:
+    """The backward keeps no graph, neither its own nor one of the gradients."""
+    call, keyword = call_on(line, "backward", "grad"), {"TM315": "create_graph", "TM320": "retain_graph"}[finding.code]
+    if call is None or keyword_of(call, keyword) is None:
         return ""
     place = only_place(line, ast.unparse(call))
-    set_keyword(call, "create_graph", None)
+    set_keyword(call, keyword, None)
     return spliced(line, place, ast.unparse(call)) if place is not None else ""
 
 
@@ -316,8 +317,9 @@ FIXES: dict[str, Fix] = {
     "TM311": _real_part,
     "TM312": _counted,
     "TM314": _detached,
-    "TM315": _without_create_graph,
+    "TM315": _without_keeping,
     "TM317": lambda _, __, line: with_create_graph(line),
+    "TM320": _without_keeping,
     "TM402": values.kept_away,
     "TM405": values.let_through,
     "TM406": values.masked_before,

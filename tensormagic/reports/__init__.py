@@ -219,6 +219,7 @@ from tensormagic.reports.training import (
     Training as Training,
     UnshardedParameters as UnshardedParameters,
     UntrainedNorm as UntrainedNorm,
+    UnusedGraph as UnusedGraph,
     UsedUpIterator as UsedUpIterator,
 )
 from tensormagic.reports.watch import (

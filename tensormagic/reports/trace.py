@@ -10,7 +10,7 @@ from tensormagic.reports.base import Gap, Location, Report
 from tensormagic.reports.failure import FailureReport, LossWithoutGraph, SilentErrors, SwallowedError, check_losses
 from tensormagic.reports.graph import Cut, Floats, Graph, Node, check_graph, no_numbers, require, within
 from tensormagic.reports.ops import OpsReport
-from tensormagic.reports.training import Observation, Parallel, RepeatedHook, Training
+from tensormagic.reports.training import Observation, Parallel, RepeatedHook, Training, UnusedGraph
 from tensormagic.reports.watch import ModulesReport
 
 
@@ -184,6 +184,7 @@ class TraceReport(Report):
     swallowed_errors: tuple[SwallowedError, ...] = ()  #: Backwards that torch refused, and that did not end the run.
     parallel: Parallel | None = None  #: The place of this process in a run of several; None in a run of one.
     hooks: tuple[RepeatedHook, ...] = ()  #: Hooks of the user's that stand several times on one tensor or module.
+    unused_graphs: tuple[UnusedGraph, ...] = ()  #: Graphs that were kept or recorded for no backward, by line.
     forked: int = 0  #: How many processes were forked in the run, known at its end: nothing that they did is in here.
 
     def check(self) -> None:

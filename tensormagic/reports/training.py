@@ -304,6 +304,16 @@ class Training:
     names: tuple[tuple[str, ...], ...] = ()  #: The names of each module that has several.
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnusedGraph:
+    """Graphs that one line records or keeps, and that no backward goes through."""
+
+    kind: Literal["kept", "evaluation"]  #: By ``retain_graph=True``, or made by a model in eval mode.
+    location: int | None  #: Index into `TraceReport.locations`: of the backward, or of the line that calls the model.
+    times: int  #: How often: of evaluations, rounds between backward passes.
+    model: str = ""  #: The name of the model; empty for a graph that is kept.
+
+
 Spread = Literal["DDP", "FSDP1", "FSDP2", "DTensor"]
 
 

@@ -124,6 +124,7 @@ def trace_report() -> reports.TraceReport:
         training=_training(),
         observations=(_observation(),),
         parallel=reports.Parallel(1, 2, ("DDP",)),
+        unused_graphs=UNUSED_GRAPHS,
         forked=2,
         hooks=(
             reports.RepeatedHook(
@@ -187,6 +188,12 @@ def _observation() -> reports.Observation:
         kind="both broadcast", op="sub", location=0, module="net.fc1", calls=8, looked=5, seen=4, nbytes=64,
         operands=(operand, operand), result=operand, made=0, detail=HOSTILE,
     )  # fmt: skip
+
+
+UNUSED_GRAPHS = (
+    reports.UnusedGraph(kind="kept", location=0, times=4),
+    reports.UnusedGraph(kind="evaluation", location=None, times=2, model=HOSTILE),
+)
 
 
 def _training() -> reports.Training:

@@ -106,7 +106,8 @@ class ForwardRecorder(CallFollower):
 
     def __init__(self, sites: SourceLines, modules: ModuleNames) -> None:
         self._sites = sites
-        self.module_path = RunningModules(modules).path_in  # of the innermost module that runs in a frame
+        self._running = RunningModules(modules)
+        self.module_path = self._running.path_in  # of the innermost module that runs in a frame
         self.ops: Any = None  # at level ops: makes each call (``within``), knows whence the last one comes (``place``)
         self.origins = Origins()
         self.detached = DetachedValues(sites, self.module_path)
@@ -117,6 +118,7 @@ class ForwardRecorder(CallFollower):
         # Called with each call that makes a node, the first where forward values were asked for.
         self.meter: Callable[[tuple[int, int], tuple[tuple[Any, ...], Any], Any], None] | None = None
         self.first_node: Callable[[FrameType], None] | None = None
+        self.evaluated: Callable[[int, int, FrameType], None] | None = None  # told of nodes of modules in eval mode
         self.small = SmallResults()
         self.stops = False  # whether the run ends where a call makes a NaN or Inf
         self.seconds = 0.0
@@ -277,14 +279,13 @@ class ForwardRecorder(CallFollower):
 
     def _note(self, start: int, stop: int, frame: FrameType, place: Any = None) -> None:
         began = perf_counter()
-        if place is None:
-            site = self._sites.of_frame(frame)
-            try:
-                origin = site, self.module_path(frame)
-            except Exception:  # a module may answer by code of its own what lies in it
-                origin = site, ""
-        else:
-            origin = place.site, place.module
+        try:
+            path = self.module_path(frame)
+        except Exception:  # a module may answer by code of its own what lies in it
+            path = ""
+        origin = (self._sites.of_frame(frame), path) if place is None else (place.site, place.module)
+        if self._running.evaluates and self.evaluated is not None:
+            self.evaluated(start, stop, frame)
         if self.first_node is not None:
             self.first_node(frame)
         if start == self._applied:  # that custom Function refused its arguments: it made no node

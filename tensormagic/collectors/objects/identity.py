@@ -362,11 +362,12 @@ _MODULE_CALL = nn.Module._call_impl.__code__
 
 def outermost_call(frame: FrameType | None) -> tuple[Any, ...] | None:
     """Return what the outermost module whose forward runs in ``frame`` or above it was given; None without one."""
-    calls = list(_module_calls(frame))
+    calls = list(module_calls(frame))
     return (*calls[-1].f_locals["args"], calls[-1].f_locals["kwargs"]) if calls else None
 
 
-def _module_calls(frame: FrameType | None) -> Iterator[FrameType]:
+def module_calls(frame: FrameType | None) -> Iterator[FrameType]:
+    """Yield the calls of modules that run in ``frame`` or above it, the innermost first."""
     while frame is not None:
         if frame.f_code is _MODULE_CALL:
             yield frame
@@ -378,6 +379,7 @@ class RunningModules:
 
     def __init__(self, modules: ModuleNames) -> None:
         self._modules = modules
+        self.evaluates = False  # whether the one that was found last is in eval mode
         self._nameless = Marks(MOST_MODULES)  # labels of those that run inside one that does not know them
 
     def path_in(self, frame: FrameType | None) -> str:
@@ -385,8 +387,10 @@ class RunningModules:
         while frame is not None:
             if frame.f_code is _MODULE_CALL:
                 module = frame.f_locals["self"]
+                self.evaluates = module.__dict__.get("training") is False
                 return self._modules.path(module) or self._learn(module, frame)
             frame = frame.f_back
+        self.evaluates = False
         return ""
 
     def _learn(self, module: nn.Module, frame: FrameType) -> str:
@@ -394,7 +398,7 @@ class RunningModules:
         label: str | None = self._nameless.of(module)
         if label is not None:
             return label
-        above = [each.f_locals["self"] for each in _module_calls(frame.f_back)]
+        above = [each.f_locals["self"] for each in module_calls(frame.f_back)]
         outermost = above[-1] if above else module
         if not self._modules.path(outermost) or any(inner is module for _, inner in inside("", outermost)):
             with gc_paused():
