@@ -41,7 +41,7 @@ TRACE_PARTS: Mapping[str, tuple[str, str]] = {
     "updates": ("training.updates", "UpdateWatcher"),
     "failure": ("runs.trace", "TracedFailure"),
     "modules": ("training.habits", "ModuleWatch"),
-    "unused_graphs": ("training.unused_graphs", "UnusedGraphs"),
+    "unused_graphs": ("training.habits", "UnusedGraphs"),
 }
 # Those of which a trace has none but where it is asked, by `Tracer.ask`.
 ASKED_PARTS: Mapping[str, tuple[str, str]] = {
