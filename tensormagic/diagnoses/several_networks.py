@@ -6,6 +6,7 @@ What is certain from the run is a warning; what may be meant is a note that name
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator
 
 from tensormagic.diagnoses.lines import as_code, atom, call_on, parsed, spliced, text_of
@@ -320,12 +321,17 @@ CAUSED = {"backward": "TM607", "eval": "TM606", "step": "TM622", "train": "TM606
 """What else is found where such a method is not called."""
 
 
+_NAMED = re.compile(rf"\.\s*({'|'.join(_EFFECTS)})\b(?![ \t]*\()")
+
+
 def not_called(report: TraceReport) -> Iterator[Finding]:
     """TM627: a statement that is the name of a method, in code that has run; the value of a cell is shown on purpose.
 
     Of a file, code that has run is known by a line of the same function that the report points to.
     """
     first, *others = report.cell.lines or ("",)
+    if not any(map(_NAMED.search, report.cell.lines)):  # to parse a long file takes longer than all else
+        return
     tree = parsed("\n".join(["" if first.startswith("%") else first, *others]))
     if tree is None:
         return
