@@ -81,10 +81,32 @@ def test_what_changes_by_itself_now_and_then_is_counted_apart():
     assert not tally.different
 
 
-@pytest.mark.parametrize("follow", [
+every_follower = pytest.mark.parametrize("follow", [
     nullcontext, tm.trace, lambda: tm.trace(level="ops"), tm.track_memory, tm.watch_writes, tm.track_rng,
     lambda: tm.trace(memory=True, writes=True, draws=True),
 ])  # fmt: skip
+solve, pseudoinverse = torch.linalg.lstsq, torch.linalg.pinv  # as ``from torch.linalg import pinv`` has them
+
+
+@every_follower
+def test_what_linear_algebra_conjugates_inside(follow):
+    """Under any dispatch mode torch takes it as it lies: another matrix, and other gradients (pytorch#198118)."""
+    torch.manual_seed(0)
+    a, b = torch.randn(5, 3, dtype=torch.complex128, requires_grad=True), torch.randn(5, 2, dtype=torch.complex128)
+
+    def run():
+        inverse = pseudoinverse(a)
+        given = solve(a, b, driver="gelsd").solution
+        return inverse.detach(), given.detach(), *torch.autograd.grad(inverse.abs().sum() + given.abs().sum(), a)
+
+    expected = run()
+    with follow():
+        seen = run()
+    assert [torch.view_as_real(x).tolist() for x in seen] == [torch.view_as_real(x).tolist() for x in expected]
+    assert torch.allclose(a @ seen[0] @ a, a)
+
+
+@every_follower
 def test_versions_of_tensors_in_a_list_are_counted(follow):
     """An optimizer that writes to all weights at once spoils what was saved of them, and autograd still refuses it."""
     weight, halves = torch.nn.Parameter(torch.ones(3)), torch.ones(4)

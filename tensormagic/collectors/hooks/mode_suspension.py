@@ -92,15 +92,8 @@ def _smooths_with_weights(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool
     return weights is not None and bool(args[5] if len(args) > 5 else kwargs.get("label_smoothing"))
 
 
-def _is_complex(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    given = args[0] if args else kwargs.get("input", kwargs.get("A"))
-    return isinstance(given, torch.Tensor) and given.is_complex()
-
-
 _CALLS: tuple[tuple[Any, str, Callable[[tuple[Any, ...], dict[str, Any]], bool]], ...] = (
     (torch._C._nn, "cross_entropy_loss", _smooths_with_weights), (torch, "ctc_loss", lambda *_: True),
-    (torch, "pinverse", _is_complex), (torch.Tensor, "pinverse", _is_complex),
-    (torch.linalg, "pinv", _is_complex), (torch.linalg, "lstsq", lambda *_: True),
 )  # fmt: skip
 ASKING_CALLS = {getattr(owner, name): asks for owner, name, asks in _CALLS}
 ASKING_NODES = frozenset({

@@ -30,7 +30,6 @@ def active_modes() -> list[TorchFunctionMode]:
 _depth: Callable[[], int] = torch._C._len_torch_dispatch_stack
 _mode_at: Callable[[int], Any] = torch._C._get_dispatch_stack_at
 _no_python_dispatch: Callable[[], Any] = torch._C._DisableTorchDispatch
-_COUNTS_VERSIONS = torch._C.DispatchKey.ADInplaceOrView
 
 
 def dispatch_modes() -> list[Any]:
@@ -291,16 +290,22 @@ def _plainly(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None) ->
     return func(*args, **kwargs) if kwargs else func(*args)
 
 
-def _counting_versions(op: Any) -> Callable[..., Any]:
-    """Return what calls an operation such as ``_foreach_add_`` so that versions are counted as they are without a mode.
+# Below a mode torch leaves out layers of the dispatcher, also for what an operation calls itself. On a CPU
+# ``_foreach_add_`` writes to one tensor after another, by operations that count versions: autograd would not notice
+# that a tensor which it saved is another one by now. And what an operation of linear algebra conjugates inside, as
+# ``pinv`` does, would be taken as it lies, and the result be another matrix (pytorch#198118).
+_Key = torch._C.DispatchKey
+_COUNTS_VERSIONS, _RESOLVES_VIEWS = (_Key.ADInplaceOrView,), (_Key.Conjugate, _Key.Negative, _Key.ZeroTensor)
 
-    On a CPU it writes to one tensor after another, by operations that count; but below a mode torch leaves out that
-    layer of the dispatcher. Then autograd would not notice that a tensor which it saved is another one by now.
-    """
+
+def _with_layers(op: Any, layers: Iterable[Any]) -> Callable[..., Any]:
+    """Return what calls an operation so that these layers are there for what it calls, as they are without a mode."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
         included, excluded = torch._C._dispatch_tls_local_include_set(), torch._C._dispatch_tls_local_exclude_set()
-        with torch._C._ForceDispatchKeyGuard(included, excluded.remove(_COUNTS_VERSIONS)):
+        for layer in layers:
+            excluded = excluded.remove(layer)
+        with torch._C._ForceDispatchKeyGuard(included, excluded):
             return op(*args, **kwargs)
 
     return call
@@ -359,7 +364,10 @@ class OperationMode(SharedMode, TorchDispatchMode):  # type: ignore[no-untyped-c
         if type(op) is torch._ops.OpOverload:
             written = [one for one in op._schema.arguments if one.alias_info and one.alias_info.is_write]
             lists = any(one.type.kind() == "ListType" for one in written)
-            call = _counting_versions(op._op) if lists else op._op
+            layers = (
+                _RESOLVES_VIEWS if op._schema.name.startswith("aten::linalg_") else _COUNTS_VERSIONS if lists else ()
+            )
+            call = _with_layers(op._op, layers) if layers else op._op
         plan = self._plans[id(op)] = (op, call, tuple(inner), last, known)
         return plan
 

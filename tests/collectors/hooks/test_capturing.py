@@ -98,13 +98,13 @@ def scripted():
     return f"{net.code} {[value.item() for value in values]} {net.layers[0].weight.grad.tolist()}"
 
 
-def inverted(a: torch.Tensor):
+def aligned(scores: torch.Tensor, targets: torch.Tensor, lengths: torch.Tensor):
     """What calls a function of torch's that another one stands in for while operations are followed."""
-    return torch.pinverse(a)
+    return torch.ctc_loss(scores, targets, lengths, lengths)
 
 
 def scripted_stand_in():
-    return torch.jit.script(inverted).code
+    return torch.jit.script(aligned).code
 
 
 def kept_and_frozen():
