@@ -41,6 +41,12 @@ def _opened(page: Page) -> Page:
     """Open everything that is folded, and wait for the viewer of the traced run."""
     page.wait_for_selector(".tm-trace .tmv")
     page.evaluate("() => document.querySelectorAll('details').forEach(each => { each.open = true })")
+    return _painted(page)
+
+
+def _painted(page: Page) -> Page:
+    """Wait until what has changed is on the screen: on a slow machine axe would see some colours of before."""
+    page.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
     return page
 
 
@@ -55,7 +61,7 @@ def test_axe_finds_nothing_on_any_panel(static_page: OpenPage, which: str) -> No
 
 def _in_the_dark(page: Page) -> axe.Verdict:
     page.emulate_media(color_scheme="dark")
-    return axe.check(page, only=("color-contrast", "link-in-text-block"))
+    return axe.check(_painted(page), only=("color-contrast", "link-in-text-block"))
 
 
 @pytest.mark.parametrize("kind", ["trace", "tensor", "comparison", "memory run", "failure"])
