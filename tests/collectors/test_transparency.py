@@ -107,6 +107,36 @@ def test_what_linear_algebra_conjugates_inside(follow):
 
 
 @every_follower
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64], ids=str)
+def test_singular_values_without_vectors(follow, dtype):
+    """Under any dispatch mode torch computes the vectors, too: by another algorithm, in more memory."""
+    torch.manual_seed(0)
+    a = torch.randn(30, 30, dtype=dtype)
+    run = {
+        "svdvals": lambda: torch.linalg.svdvals(a), "eigvalsh": lambda: torch.linalg.eigvalsh(a @ a.mH),
+        "eigvals": lambda: torch.linalg.eigvals(a), "cond": lambda: torch.linalg.cond(a),
+        "spectral norm": lambda: torch.linalg.matrix_norm(a, 2), "norm": lambda: torch.linalg.norm(a, ord=-2),
+        "nuclear norm": lambda: torch.norm(a, "nuc"), "method": lambda: a.norm("nuc"),
+        "without recording": lambda: torch.no_grad()(torch.linalg.svdvals)(a.clone().requires_grad_()),
+    }  # fmt: skip
+    expected = {name: one().tolist() for name, one in run.items()}
+    with follow():
+        seen = {name: one() for name, one in run.items()}
+    assert {name: one.tolist() for name, one in seen.items()} == expected
+    assert torch._C._len_torch_dispatch_stack() == 0
+
+
+def test_the_memory_of_singular_values_is_that_of_the_values():
+    """The result is there, and vectors that nobody asked for are not."""
+    a = torch.randn(200, 200)
+    with tm.track_memory(namespace={"a": a}) as run:
+        values = torch.linalg.svdvals(a)
+    (timeline,) = run.report.timelines
+    assert timeline.live[-1] - timeline.live[0] == values.nbytes
+    assert max(timeline.live) < timeline.live[0] + a.nbytes
+
+
+@every_follower
 def test_versions_of_tensors_in_a_list_are_counted(follow):
     """An optimizer that writes to all weights at once spoils what was saved of them, and autograd still refuses it."""
     weight, halves = torch.nn.Parameter(torch.ones(3)), torch.ones(4)

@@ -87,14 +87,37 @@ class OperationFollower(Follower):
 # the call or the node counts as a whole.
 
 
+_Asks = Callable[[tuple[Any, ...], dict[str, Any]], bool]
+
+
 def _smooths_with_weights(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     weights = args[2] if len(args) > 2 else kwargs.get("weight")
     return weights is not None and bool(args[5] if len(args) > 5 else kwargs.get("label_smoothing"))
 
 
-_CALLS: tuple[tuple[Any, str, Callable[[tuple[Any, ...], dict[str, Any]], bool]], ...] = (
-    (torch._C._nn, "cross_entropy_loss", _smooths_with_weights), (torch, "ctc_loss", lambda *_: True),
-)  # fmt: skip
+def _needs_values_alone(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Return whether no gradient is asked for: then there is no need of singular vectors, or of eigenvectors."""
+    given = args[0] if args else kwargs.get("input", kwargs.get("A"))
+    return isinstance(given, torch.Tensor) and not (torch.is_grad_enabled() and given.requires_grad)
+
+
+def _of_order(keyword: str, *orders: Any) -> _Asks:
+    """Return whether a norm is one of these orders, which are of singular values."""
+
+    def asks(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        order = args[1] if len(args) > 1 else kwargs.get(keyword)
+        return isinstance(order, int | float | str) and order in orders and _needs_values_alone(args, kwargs)
+
+    return asks
+
+
+_CALLS: tuple[tuple[Any, str, _Asks], ...] = (
+    (torch._C._nn, "cross_entropy_loss", _smooths_with_weights),
+    (torch, "ctc_loss", lambda *_: True),
+    *((torch.linalg, name, _needs_values_alone) for name in ("svdvals", "eigvalsh", "eigvals", "cond", "matrix_rank")),
+    *((torch.linalg, name, _of_order("ord", 2, -2, "nuc")) for name in ("matrix_norm", "norm")),
+    (torch.Tensor, "norm", _of_order("p", "nuc")),
+)
 ASKING_CALLS = {getattr(owner, name): asks for owner, name, asks in _CALLS}
 ASKING_NODES = frozenset({
     "CumprodBackward0", "ProdBackward0", "ProdBackward1", "MaskedFillBackward1",
