@@ -27,6 +27,20 @@ def test_operators(dtype, level):
 
 
 @pytest.mark.parametrize("level", transparency.LEVELS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64, torch.int64], ids=str)
+def test_operators_without_gradients(dtype, level):
+    """Torch has other ways where no gradient is asked for: they are taken under the tracer, too."""
+    tally = WriteTotal(level)
+    for op in transparency.every_operator():
+        if dtype in op.supported_dtypes("cpu"):
+            for call in transparency.operator_calls(op, dtype, samples=2, graded=False):
+                tally.add(call)
+    print(f"\n{dtype} without gradients, level {level}: {tally}")
+    assert tally.same > 500
+    assert not tally.different
+
+
+@pytest.mark.parametrize("level", transparency.LEVELS)
 @pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
 def test_modules(training, level):
     """Outputs, buffers, gradients and random numbers are the same."""

@@ -171,27 +171,45 @@ def _fresh(value: Any) -> Any:
     return tree_map(again, value)
 
 
+def _by_name(function: Any) -> Callable[..., Any]:
+    """Return what calls a function as users do: by what its name stands for when the call is made."""
+    name = getattr(function, "__name__", "").removeprefix("linalg_")
+    owner = next((each for each in (torch.linalg, torch) if getattr(each, name, None) is function), None)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return getattr(owner, name)(*args, **kwargs)
+
+    return function if owner is None else call
+
+
 def _of_sample(op: Any, name: str, sample: Any) -> Call:
+    function = _by_name(op.op)
+
     def run(given: Any) -> Any:
         first, args, kwargs = given
-        return sample.output_process_fn_grad(op.op(first, *args, **kwargs))
+        return sample.output_process_fn_grad(function(first, *args, **kwargs))
 
     return Call(name, lambda: _fresh((sample.input, sample.args, sample.kwargs)), run)
 
 
-def operator_calls(op: Any, dtype: torch.dtype, *, samples: int) -> Iterator[Call]:
+def operator_calls(op: Any, dtype: torch.dtype, *, samples: int, graded: bool = True) -> Iterator[Call]:
     """Yield the first few sample calls of an operator, and, once, those that it must refuse."""
     torch.manual_seed(SEED)
-    for at, sample in enumerate(islice(op.sample_inputs("cpu", dtype, requires_grad=True), samples)):
+    for at, sample in enumerate(islice(op.sample_inputs("cpu", dtype, requires_grad=graded), samples)):
         yield _of_sample(op, f"{op.name} {op.variant_test_name} {dtype} sample {at}", sample)
-    if dtype is torch.float32 and op.error_inputs_func is not None:
+    if dtype is torch.float32 and graded and op.error_inputs_func is not None:
         for at, wrong in enumerate(op.error_inputs("cpu")):
             yield _of_sample(op, f"{op.name} {op.variant_test_name} error {at}", wrong.sample_input)
 
 
+def every_operator() -> list[Any]:
+    """Return the operators of torch's table whose results do not depend on what lay in memory before."""
+    return [op for op in op_db if op.name not in UNINITIALISED]
+
+
 def operators() -> list[Any]:
-    """Return the differentiable operators of torch's table."""
-    return [op for op in op_db if op.supports_autograd and op.name not in UNINITIALISED]
+    """Return the differentiable ones."""
+    return [op for op in every_operator() if op.supports_autograd]
 
 
 def supports(op: Any, dtype: torch.dtype) -> bool:
