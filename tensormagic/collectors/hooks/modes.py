@@ -295,6 +295,7 @@ def _plainly(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None) ->
 # that a tensor which it saved is another one by now. And what an operation of linear algebra conjugates inside, as
 # ``pinv`` does, would be taken as it lies, and the result be another matrix (pytorch#198118).
 _Key = torch._C.DispatchKey
+_CONJUGATING = ("aten::linalg_", "aten::_linalg_")
 _COUNTS_VERSIONS, _RESOLVES_VIEWS = (_Key.ADInplaceOrView,), (_Key.Conjugate, _Key.Negative, _Key.ZeroTensor)
 
 
@@ -364,9 +365,7 @@ class OperationMode(SharedMode, TorchDispatchMode):  # type: ignore[no-untyped-c
         if type(op) is torch._ops.OpOverload:
             written = [one for one in op._schema.arguments if one.alias_info and one.alias_info.is_write]
             lists = any(one.type.kind() == "ListType" for one in written)
-            layers = (
-                _RESOLVES_VIEWS if op._schema.name.startswith("aten::linalg_") else _COUNTS_VERSIONS if lists else ()
-            )
+            layers = _RESOLVES_VIEWS if op._schema.name.startswith(_CONJUGATING) else _COUNTS_VERSIONS if lists else ()
             call = _with_layers(op._op, layers) if layers else op._op
         plan = self._plans[id(op)] = (op, call, tuple(inner), last, known)
         return plan
