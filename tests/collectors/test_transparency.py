@@ -107,6 +107,23 @@ def test_what_linear_algebra_conjugates_inside(follow):
 
 
 @every_follower
+def test_tangents_of_zero(follow):
+    """Under any dispatch mode torch reads their memory, which is not there: Python crashed."""
+    x, exponents = torch.arange(5.0), torch.full((5,), 2.0)
+
+    def scaled(x):
+        return torch.ldexp(x, exponents)
+
+    with follow():
+        value, tangent = torch.func.jvp(scaled, (x,), (torch.ones(5),))
+        with torch.autograd.forward_ad.dual_level():
+            dual = scaled(torch.autograd.forward_ad.make_dual(x, torch.ones(5)))
+            by_hand = torch.autograd.forward_ad.unpack_dual(dual).tangent
+    assert (value.tolist(), tangent.tolist()) == ([0, 4, 8, 12, 16], [4] * 5)
+    assert by_hand.tolist() == [4] * 5
+
+
+@every_follower
 @pytest.mark.parametrize("dtype", [torch.float32, torch.complex64], ids=str)
 def test_singular_values_without_vectors(follow, dtype):
     """Under any dispatch mode torch computes the vectors, too: by another algorithm, in more memory."""

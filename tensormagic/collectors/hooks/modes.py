@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 from weakref import ref
 
 import torch
+from torch.autograd import forward_ad
 from torch.overrides import TorchFunctionMode
 from torch.utils import _python_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -293,7 +294,8 @@ def _plainly(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None) ->
 # Below a mode torch leaves out layers of the dispatcher, also for what an operation calls itself. On a CPU
 # ``_foreach_add_`` writes to one tensor after another, by operations that count versions: autograd would not notice
 # that a tensor which it saved is another one by now. And what an operation of linear algebra conjugates inside, as
-# ``pinv`` does, would be taken as it lies, and the result be another matrix (pytorch#198118).
+# ``pinv`` does, would be taken as it lies, and the result be another matrix (pytorch#198118). Forward-mode AD makes
+# tangents of zero that have no memory: an operation that hands one on would read where nothing is, and Python crash.
 _Key = torch._C.DispatchKey
 _CONJUGATING = ("aten::linalg_", "aten::_linalg_")
 _COUNTS_VERSIONS, _RESOLVES_VIEWS = (_Key.ADInplaceOrView,), (_Key.Conjugate, _Key.Negative, _Key.ZeroTensor)
@@ -343,6 +345,8 @@ class OperationMode(SharedMode, TorchDispatchMode):  # type: ignore[no-untyped-c
         self, func: Any, _types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         _, op, inner, last, known = self._plans.get(id(func)) or self._new_plan(func)
+        if forward_ad._current_level >= 0:
+            op = _with_layers(op, _RESOLVES_VIEWS)
         frame: FrameType | None
         call: _Call
         try:
