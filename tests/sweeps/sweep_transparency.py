@@ -41,6 +41,20 @@ def test_operators_without_gradients(dtype, level):
 
 
 @pytest.mark.parametrize("level", transparency.LEVELS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64], ids=str)
+def test_transforms(dtype, level):
+    """Forward-mode AD, batching and differentiation of every operator, or torch's refusal, are the same."""
+    tally = WriteTotal(level)
+    for op in transparency.operators():
+        if transparency.supports(op, dtype):
+            for call in transparency.transform_calls(op, dtype):
+                tally.add(call)
+    print(f"\n{dtype}, transforms, level {level}: {tally}")
+    assert tally.same > 500
+    assert not tally.different
+
+
+@pytest.mark.parametrize("level", transparency.LEVELS)
 @pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
 def test_modules(training, level):
     """Outputs, buffers, gradients and random numbers are the same."""

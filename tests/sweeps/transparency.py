@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from ctypes import string_at
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -200,6 +201,37 @@ def operator_calls(op: Any, dtype: torch.dtype, *, samples: int, graded: bool = 
     if dtype is torch.float32 and graded and op.error_inputs_func is not None:
         for at, wrong in enumerate(op.error_inputs("cpu")):
             yield _of_sample(op, f"{op.name} {op.variant_test_name} error {at}", wrong.sample_input)
+
+
+def transform_calls(op: Any, dtype: torch.dtype) -> Iterator[Call]:
+    """Yield ``jvp``, ``vmap`` and ``grad`` of an operator's first sample call, where that is of a strided tensor."""
+    torch.manual_seed(SEED)
+    for sample in islice(op.sample_inputs("cpu", dtype, requires_grad=False), 1):
+        if not isinstance(sample.input, torch.Tensor) or sample.input.layout is not torch.strided:
+            continue
+        for transform in (_pushed_forward, _batched, _differentiated):
+            run = partial(transform, _by_name(op.op))
+            name = f"{transform.__name__} {op.name} {op.variant_test_name} {dtype}"
+            yield Call(name, partial(_fresh, (sample.input, sample.args, sample.kwargs)), run)
+
+
+def _pushed_forward(function: Any, given: Any) -> Any:
+    x, args, kwargs = given
+
+    def numbers(x: Any) -> Any:
+        return [y for y in _tensors(function(x, *args, **kwargs)) if y.is_floating_point() or y.is_complex()]
+
+    return torch.func.jvp(numbers, (x,), (torch.ones_like(x),))
+
+
+def _batched(function: Any, given: Any) -> Any:
+    x, args, kwargs = given
+    return torch.func.vmap(lambda x: function(x, *args, **kwargs), randomness="same")(torch.stack([x, x * 2]))
+
+
+def _differentiated(function: Any, given: Any) -> Any:
+    x, args, kwargs = given
+    return torch.func.grad(lambda x: sum(y.abs().sum() for y in _tensors(function(x, *args, **kwargs))))(x)
 
 
 def every_operator() -> list[Any]:
