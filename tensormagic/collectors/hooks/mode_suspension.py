@@ -102,7 +102,7 @@ def _needs_values_alone(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
 
 
 def _of_order(keyword: str, *orders: Any) -> _Asks:
-    """Return whether a norm is one of these orders, which are of singular values."""
+    """Return what says whether a norm is of one of these orders: those that are made of singular values."""
 
     def asks(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         order = args[1] if len(args) > 1 else kwargs.get(keyword)

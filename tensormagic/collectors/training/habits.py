@@ -436,8 +436,8 @@ class UnusedGraphs(TracePart):
     def __init__(self, trace: TraceContext) -> None:
         self._sites, self._modules, self._home = trace.sites, trace.leaves.modules, get_ident()
         self._lines: dict[_GraphKey, _GraphsOfLine] = {}
-        self._judges = True  # whether every pass was seen
-        trace.recorder.evaluated = self._evaluated
+        self._recorder, self._judges = trace.recorder, True  # as long as every pass is seen
+        self._recorder.evaluated = self._evaluated
 
     def _evaluated(self, start: int, stop: int, frame: FrameType) -> None:
         """Note nodes that a call made in a module in eval mode, by the line that called the model. Never raises."""
@@ -474,7 +474,7 @@ class UnusedGraphs(TracePart):
 
     def forget(self) -> None:
         """Say nothing of this run: a pass that was not seen may have gone through any of these graphs."""
-        self._judges = False
+        self._judges, self._recorder.evaluated = False, None
         self._lines.clear()
 
     def fields(self, _graphs: Sequence[Graph]) -> dict[str, Any]:
