@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from tensormagic.diagnoses.lines import call_on, keyword_of, set_keyword, text_of
 from tensormagic.reports import Finding, TraceReport, UnusedGraph
 
-FEWEST = 2  # evaluations, or kept graphs beside the last: one alone may be used by code that was not traced
+FEWEST = {"kept": 3, "evaluation": 2}  # a single one may be used by code that was not traced
 
 
 def unused_graph(report: TraceReport) -> Iterator[Finding]:
     """TM320: a backward that keeps its graph for no other, or an evaluation that records one."""
     for found in report.unused_graphs:
-        if found.times >= FEWEST:
+        if found.times >= FEWEST[found.kind]:
             yield from _kept(report, found) if found.kind == "kept" else _recorded(report, found)
 
 
@@ -28,10 +28,10 @@ def _kept(report: TraceReport, found: UnusedGraph) -> Iterator[Finding]:
     yield Finding(
         code="TM320",
         severity="note",
-        message=f"{found.times + 1} backward passes keep their graph, and no other pass goes through it: what it saved "
+        message=f"{found.times} backward passes keep their graph, and no other pass goes through it: what it saved "
         "stays in memory as long as its results, as a rule into the next step.",
         location=place,
-        evidence={"passes": found.times + 1},
+        evidence={"passes": found.times},
         remedy=f"Leave out `retain_graph=True`: `{ast.unparse(call)}`",
         subject="retain_graph",
     )

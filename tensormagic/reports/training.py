@@ -310,7 +310,7 @@ class UnusedGraph:
 
     kind: Literal["kept", "evaluation"]  #: By ``retain_graph=True``, or made by a model in eval mode.
     location: int | None  #: Index into `TraceReport.locations`: of the backward, or of the line that calls the model.
-    times: int  #: How often: of evaluations, rounds between backward passes.
+    times: int  #: How many passes kept theirs, or in how many rounds between two passes the model was evaluated.
     model: str = ""  #: The name of the model; empty for a graph that is kept.
 
 

@@ -28,11 +28,11 @@ def found_in(line, **given):
     ],
 )
 def test_a_graph_that_is_kept_loses_the_keyword(line, fixed):
-    """The last of the passes is one of them, too: what comes after it is not known."""
+    """The sentence has the line as it should be, and so has the fix."""
     (found,) = found_in(line, kind="kept")
     assert (found.code, found.severity, found.location.text) == ("TM320", "note", line)
     assert found.message == (
-        "5 backward passes keep their graph, and no other pass goes through it: what it saved stays in memory as long "
+        "4 backward passes keep their graph, and no other pass goes through it: what it saved stays in memory as long "
         "as its results, as a rule into the next step."
     )
     assert found.remedy == f"Leave out `retain_graph=True`: `{fixed}`"
@@ -55,7 +55,7 @@ def test_an_evaluation_that_records():
     ("line", "given"),
     [
         ("scores = net(x)", {"kind": "evaluation", "model": "net", "times": 1}),
-        ("loss.backward(retain_graph=True)", {"kind": "kept", "times": 1}),
+        ("loss.backward(retain_graph=True)", {"kind": "kept", "times": 2}),
         ("loss.backward(retain_graph=not last)", {"kind": "kept"}),
         ("step(loss)", {"kind": "kept"}),
     ],

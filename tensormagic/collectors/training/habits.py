@@ -479,8 +479,9 @@ class UnusedGraphs(TracePart):
 
     def fields(self, _graphs: Sequence[Graph]) -> dict[str, Any]:
         """Return what was found so far."""
-        every = ((key, line.times) for key, line in list(self._lines.items()) if line.times and not line.used)
-        found = (
-            UnusedGraph(kind=kind, location=site, model=model, times=times) for (kind, site, model), times in every
-        )
-        return {"unused_graphs": tuple(found)}
+        every = [(*key, line) for key, line in list(self._lines.items()) if line.times and not line.used]
+        return {"unused_graphs": tuple(
+            # The last backward is one of those that keep, the last evaluation may still be gone through.
+            UnusedGraph(kind=kind, location=site, model=model, times=line.times + (kind == "kept" and line.waits))
+            for kind, site, model, line in every
+        )}  # fmt: skip
