@@ -29,7 +29,7 @@ def _kept(report: TraceReport, found: UnusedGraph) -> Iterator[Finding]:
         code="TM320",
         severity="note",
         message=f"{found.times} backward passes keep their graph, and no other pass goes through it: what it saved "
-        "stays in memory as long as its results, as a rule into the next step.",
+        "stays in memory as long as its results do, usually into the next step.",
         location=place,
         evidence={"passes": found.times},
         remedy=f"Leave out `retain_graph=True`: `{ast.unparse(call)}`",

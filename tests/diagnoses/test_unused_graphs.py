@@ -33,7 +33,7 @@ def test_a_graph_that_is_kept_loses_the_keyword(line, fixed):
     assert (found.code, found.severity, found.location.text) == ("TM320", "note", line)
     assert found.message == (
         "4 backward passes keep their graph, and no other pass goes through it: what it saved stays in memory as long "
-        "as its results, as a rule into the next step."
+        "as its results do, usually into the next step."
     )
     assert found.remedy == f"Leave out `retain_graph=True`: `{fixed}`"
     assert fixed in found.fix

@@ -82,9 +82,9 @@ class OperationFollower(Follower):
 # size of a storage by no operation is noted, too.
 # ``isTensorSubclassLike`` of ATen says yes for every tensor while a dispatch mode is on. Most code that asks it then
 # only writes to a new tensor instead of in place, with the same result. What stands here sums in another order,
-# multiplies by a mask where it would fill, or leaves out the check that a gradient is well defined (seen by comparing
-# the operations with and without a mode for all of torch's own operator and module tables). There a mode steps off, and
-# the call or the node counts as a whole.
+# multiplies by a mask where it would fill, computes vectors beside the values that were asked for, or leaves out the
+# check that a gradient is well defined (seen by comparing the operations with and without a mode for all of torch's own
+# operator and module tables). There a mode steps off, and the call or the node counts as a whole.
 
 
 _Asks = Callable[[tuple[Any, ...], dict[str, Any]], bool]
