@@ -45,7 +45,7 @@ def _recorded(report: TraceReport, found: UnusedGraph) -> Iterator[Finding]:
         "through it: its activations stay in memory as long as the result.",
         location=report.location(found.location),
         evidence={"evaluations": found.times},
-        remedy="Evaluate under `with torch.no_grad():`; `eval()` changes what dropout and normalisations do, and does "
-        "not turn off recording.",
+        remedy="Evaluate under `torch.no_grad()`: `eval()` changes what dropout and normalisations do, and does not "
+        "turn off recording.",
         subject=found.model,
     )

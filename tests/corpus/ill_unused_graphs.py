@@ -59,7 +59,7 @@ def _epochs(net, evaluate):
 
 
 @ill("TM320", severity="note", line="right += (net(images", subject="net",
-     says=("net in eval mode records a graph, in 3 evaluations", "`with torch.no_grad():`"))  # fmt: skip
+     says=("net in eval mode records a graph, in 3 evaluations", "`torch.no_grad()`"))  # fmt: skip
 def an_evaluation_that_counts_what_is_right():
     def evaluate(net):
         right = 0

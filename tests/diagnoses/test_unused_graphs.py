@@ -48,7 +48,7 @@ def test_an_evaluation_that_records():
         "net in eval mode records a graph, in 4 evaluations, and no backward goes through it: its activations stay in "
         "memory as long as the result."
     )
-    assert found.remedy.startswith("Evaluate under `with torch.no_grad():`")
+    assert found.remedy.startswith("Evaluate under `torch.no_grad()`: `eval()` changes")
 
 
 @pytest.mark.parametrize(
