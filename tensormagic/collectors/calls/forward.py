@@ -123,7 +123,7 @@ class ForwardRecorder(CallFollower):
         self.stops = False  # whether the run ends where a call makes a NaN or Inf
         self.seconds = 0.0
         self._aside_since = 0
-        self._applied = self._before_step = -1
+        self._before_step = -1
         self._ranges = Replacements()
         self._applies = noted_applies(self.note_apply)
 
@@ -200,15 +200,14 @@ class ForwardRecorder(CallFollower):
         lost = (Gap("source", reason),) if self.origins.lost else ()
         return (*lost, *self.calls.gaps(), *self.autograd.gaps())
 
-    def note_apply(self, caller: FrameType | None) -> None:
-        """Note that ``caller`` is about to make a custom Function's node: the next one, as its number is drawn first.
+    def note_apply(self, caller: FrameType) -> None:
+        """Note that the last number was drawn for the node of a custom Function that ``caller`` calls.
 
         Inside a call that this mode sees itself, the mode is not on the stack: then the whole call is noted.
         """
-        if caller is not None and self.is_on():
+        if self.is_on():
             number = sequence_number()
-            self._note(number, number + 1, caller)
-            self._applied = number
+            self._note(number - 1, number, caller)
 
     def step_aside(self) -> bool:
         """Leave the stack until `step_back`, where this mode is on it; the run is then as if untraced."""
@@ -249,28 +248,18 @@ class ForwardRecorder(CallFollower):
         skip_in_dynamo(range_ends)
         return range_ends
 
-    def put_on_top(self) -> Callable[[], None]:
+    def put_on_top(self) -> Callable[[], object]:
         """Go on top of this thread's stack for a while, as the engine runs without; returns what undoes it."""
-        self._applied = -1
         if self.is_on():
             return lambda: None
         self.come_back(torch._C._len_torch_function_stack())
-
-        def leave() -> None:
-            self._applied = -1
-            self.leave()
-
-        return leave
+        return self.leave
 
     def out_of_engine(self) -> Callable[[], None] | None:
         """Leave this thread's stack while the engine runs; returns what undoes it, None where it was not there."""
         place = self.leave()
 
-        def go_back() -> None:
-            self._applied = -1
-            self.come_back(place)
-
-        return None if place < 0 else go_back
+        return None if place < 0 else lambda: self.come_back(place)
 
     def note_backward(self, start: int, caller: FrameType | None) -> None:
         """Note what a call of ``caller``'s made unseen, as a backward with ``create_graph=True`` makes nodes."""
@@ -288,7 +277,5 @@ class ForwardRecorder(CallFollower):
             self.evaluated(start, stop, frame)
         if self.first_node is not None:
             self.first_node(frame)
-        if start == self._applied:  # that custom Function refused its arguments: it made no node
-            self.origins.retract(start)
         self.origins.add(start, stop, origin)
         self.seconds += perf_counter() - began

@@ -53,9 +53,9 @@ class PythonBackwards:
     ``written`` has, by its place among them, each node that wrote into a gradient which others hold, and its address.
     """
 
-    def __init__(self, nodes: Sequence[Any], put_on_top: Callable[[], Callable[[], None]], home: int) -> None:
+    def __init__(self, nodes: Sequence[Any], put_on_top: Callable[[], Callable[[], object]], home: int) -> None:
         self._put_on_top, self._home = put_on_top, home
-        self._undo: list[Callable[[], None]] = []
+        self._undo: list[Callable[[], object]] = []
         self._handles = [node.register_hook(partial(without_dynamo, self._leave, at)) for at, node in enumerate(nodes)]
         self._versions: dict[int, list[int]] = {}
         self.written: dict[int, int] = {}
@@ -120,7 +120,7 @@ class Following:
     python_backwards: PythonBackwards | None = None  # Its hooks on backwards that are Python code.
     caller: FrameType | None = None  # The frame that made the call; dropped when it ends.
     # Puts the tracer's mode back, which leaves while the engine runs; None where it was not there.
-    come_back: Callable[[], None] | None = None
+    come_back: Callable[[], object] | None = None
     found: Walk | None = None  # The walk over its graph; dropped when it ends.
     suspects: tuple[ModifiedSavedTensor, ...] = ()  # What its nodes saved and was written to behind autograd's back.
     # The number of the next node that this thread makes, when the call was made.

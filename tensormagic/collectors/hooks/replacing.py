@@ -8,13 +8,14 @@ import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from threading import RLock, get_ident
-from types import FrameType, ModuleType
+from types import FrameType
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import torch
 import torch.fx.traceback as stacks
 from torch import nn
 from torch.autograd import forward_ad
+from torch.autograd.function import BackwardCFunction
 from torch.overrides import TorchFunctionMode, handle_torch_function, has_torch_function_unary
 
 from tensormagic.collectors.where.caller import foreign_caller, strip_own_frames, uncounted
@@ -152,9 +153,6 @@ skip_in_dynamo(without_dynamo)
 # Notes calls of torch's that no mode is told of, with the frames that make them. What notes them has returned before
 # the function that is called does anything: no frame of ours is ever in a traceback or a warning.
 
-_MODULE: ModuleType = sys.modules[torch.autograd.Function.__module__]
-_APPLY = torch.autograd.Function.apply.__func__.__code__  # type: ignore[attr-defined]
-
 
 def _noted(owner: Any, name: str, note: Callable[..., None]) -> Replacement:
     """Call ``note`` with the calling frame and the arguments whenever a function is called; not in another torch."""
@@ -170,19 +168,17 @@ def _noted(owner: Any, name: str, note: Callable[..., None]) -> Replacement:
     return Replacement(owner, name, noting)
 
 
-def noted_applies(note: Callable[[FrameType | None], None]) -> Replacement:
-    """Call ``note`` with the calling frame whenever a custom Function is about to make a node, in any thread.
+def noted_applies(note: Callable[[FrameType], None]) -> Replacement:
+    """Call ``note`` with the calling frame whenever a custom Function has just drawn its node's number, in any thread.
 
-    A function mode does not see these. ``Function.apply`` asks one question of its module, whether the class has a
-    ``setup_context``, and then hands over to C++, which numbers the node before it runs the forward. So the node that a
-    call makes is the next one. In another torch these nodes have the line of the next call, and say so.
+    A function mode does not see these, and from torch 2.14 on ``Function.apply`` is no Python function either. But each
+    call makes the node, which is the ``ctx`` of the forward, as an instance of a class of Python's.
     """
 
-    def asked(frame: FrameType, _: object) -> None:
-        if frame.f_code is _APPLY:
-            note(frame.f_back)
+    def made(frame: FrameType, _: object) -> None:
+        note(frame)
 
-    return _noted(_MODULE, "_is_setup_context_defined", asked)
+    return _noted(BackwardCFunction, "__init__", made)
 
 
 def noted_dual_levels(note: Callable[[FrameType], None]) -> Replacement:

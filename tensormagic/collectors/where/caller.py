@@ -196,14 +196,6 @@ class Origins:
         self._numbers.append(number)
         self.nodes += stop - start
 
-    def retract(self, start: int) -> None:
-        """Take back the last range, where it begins with ``start``."""
-        with self._lock:
-            if self._starts and self._starts[-1] == start:
-                self._numbers.pop()
-                self.nodes -= self._stops.pop() - self._starts.pop()
-                self._end = start
-
     def _fill(self, start: int, stop: int, origin: Origin) -> None:
         """Add what lies between the ranges that were noted since ``start``."""
         with self._lock:

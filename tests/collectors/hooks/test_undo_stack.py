@@ -67,13 +67,13 @@ def test_a_run_that_nobody_ends(run):
 def test_a_run_that_another_thread_ends(run):
     """What only its own thread can undo is undone there when the next one begins."""
     functions, dispatch = torch._C._len_torch_function_stack(), torch._C._len_torch_dispatch_stack()
-    asked = torch.autograd.function._is_setup_context_defined  # replaced for every thread, so put back from any
+    made = torch.autograd.function.BackwardCFunction.__init__  # replaced for every thread, so put back from any
     first = run(namespace={})
     first.__enter__()
     thread = threading.Thread(target=first.__exit__, args=(None, None, None))
     thread.start()
     thread.join()
-    assert torch.autograd.function._is_setup_context_defined is asked
+    assert torch.autograd.function.BackwardCFunction.__init__ is made
     with run(namespace={}):
         assert torch._C._len_torch_function_stack() + torch._C._len_torch_dispatch_stack() == functions + dispatch + 1
     assert (torch._C._len_torch_function_stack(), torch._C._len_torch_dispatch_stack()) == (functions, dispatch)

@@ -34,17 +34,6 @@ def test_a_call_inside_another():
     assert origins.nodes == 10
 
 
-def test_a_call_that_made_nothing_is_taken_back():
-    """A custom Function that refuses its arguments made no node: the number is free for the next call."""
-    origins = Origins()
-    origins.add(0, 1, (1, ""))
-    origins.add(1, 2, (2, ""))
-    origins.retract(1)
-    origins.add(1, 3, (3, ""))
-    assert sites(origins, range(3)) == [1, 3, 3]
-    assert origins.nodes == 3
-
-
 def test_many_at_once_as_each_alone():
     """Before, inside, between and after the ranges; what was forgotten counts as lost in both ways."""
     asked = np.array([0, 4, 5, 6, 7, 8, 9, 12, 2**64 - 1], np.uint64)
