@@ -2,7 +2,8 @@
 
 ``make matrix`` makes a virtual environment for each row of `ROWS` in ``build/matrix``, and ends with a table of what
 works. A version for which nothing can be installed here (torch without a CPU build, a Python that is not there) is
-named with the reason. ``make matrix MATRIX='--smoke oldest'``: the magics alone, on the one row.
+named with the reason. ``make matrix MATRIX='--smoke oldest'``: the magics alone, on the one row. ``MATRIX=--cuda``
+takes a build of torch for CUDA (several gigabytes a row, gone when the row is done) where there is none for the CPU.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ ROWS = (
     Row("ipython-8.12", pins=("ipython==8.12.3",)),
     Row("ipython-8.37", pins=("ipython==8.37.0",)),
     Row("numpy-1.26", pins=("numpy==1.26.4",)),
-    *(Row(f"torch-2.{minor}", pins=(f"torch==2.{minor}.*",)) for minor in (10, 11, 12)),
+    *(Row(f"torch-2.{minor}", pins=(f"torch==2.{minor}.*",)) for minor in (10, 11, 12, 14, 15)),
     *(Row(f"python-{version}", python=version) for version in ("3.10", "3.12", "3.13", "3.14")),
 )
 
@@ -73,18 +74,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("rows", nargs="*", metavar="ROW", help=f"of {', '.join(row.name for row in ROWS)}")
     parser.add_argument("--smoke", action="store_true", help="run every magic once, and no tests")
+    parser.add_argument("--cuda", action="store_true", help="take builds of torch for CUDA where there is no other")
     given = parser.parse_args()
     unknown = set(given.rows) - {row.name for row in ROWS}
     if unknown:
         parser.error(f"no such row: {', '.join(sorted(unknown))}; there are {', '.join(row.name for row in ROWS)}")
-    results = [_run(row, smoke=given.smoke) for row in ROWS if not given.rows or row.name in given.rows]
+    asked = [row for row in ROWS if not given.rows or row.name in given.rows]
+    results = [_run(row, smoke=given.smoke, cuda=given.cuda) for row in asked]
     table = ["| row | versions | every magic | quick tests |", "|---|---|---|---|"]
     table += [f"| {each.row} | {each.versions} | {each.magics} | {each.tests} |" for each in results]
     print("\n" + "\n".join(table))
     return int(any("FAILED" in each.magics + each.tests for each in results))
 
 
-def _run(row: Row, *, smoke: bool) -> Result:
+def _run(row: Row, *, smoke: bool, cuda: bool) -> Result:
     print(f"== {row.name}", flush=True)
     python = shutil.which(f"python{row.python}")
     if python is None or subprocess.run([python, "-c", ""], check=False, capture_output=True).returncode:
@@ -93,21 +96,24 @@ def _run(row: Row, *, smoke: bool) -> Result:
     shutil.rmtree(folder, ignore_errors=True)
     subprocess.run([python, "-m", "venv", str(folder)], check=True)
     own = folder / "bin" / "python"
-    refused = _install(own, row, smoke=smoke)
+    refused = _install(own, row, smoke=smoke, cuda=cuda)
     if refused:
         return Result(row.name, f"Python {row.python} {' '.join(row.pins)}", f"not to be had: {refused}", "")
-    return Result(row.name, _versions(own), _magics(own, folder), "" if smoke else _tests(own, folder))
+    result = Result(row.name, _versions(own), _magics(own, folder), "" if smoke else _tests(own, folder))
+    if cuda:
+        shutil.rmtree(folder / "lib")
+    return result
 
 
-def _install(python: Path, row: Row, *, smoke: bool) -> str:
+def _install(python: Path, row: Row, *, smoke: bool, cuda: bool) -> str:
     """Install the package and what the row names; return why that cannot be, empty where it can."""
     replaced = {pin.partition("==")[0] for pin in row.pins}
     pinned = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
     kept = [line for line in pinned if line.partition("==")[0].lower() not in replaced]
-    if row.newest:
-        kept = [line for line in kept if line.startswith("torch==")]  # pip's own choice would be a build for CUDA
-    torch = next(line for line in (*row.pins, *kept) if line.startswith("torch=="))
-    if not _has_cpu_build(python, torch):
+    if row.newest:  # pip's own choice would be a build for CUDA
+        kept = [line for line in kept if line.startswith("torch==") and not cuda]
+    torch = next((line for line in (*row.pins, *kept) if line.startswith("torch==")), "torch")
+    if not cuda and not _has_cpu_build(python, torch):
         return f"no CPU build of {torch} for this Python"
     constraints = FOLDER / f"{row.name}.txt"
     constraints.write_text("\n".join([*kept, *row.pins]), encoding="utf-8")

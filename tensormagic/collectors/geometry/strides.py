@@ -192,12 +192,7 @@ class Memory:
     def of(cls, x: torch.Tensor) -> Memory:
         """Return the memory of a tensor's storage. Raises where the tensor has none."""
         storage = x.untyped_storage()
-        if storage.device.type == "meta":
-            address = 0
-        elif _core._is_cow_tensor(x):  # asked for its address in the plain way, a copy-on-write storage would be copied
-            address = int(_core._data_address(x)) - int(x.storage_offset()) * x.element_size()
-        else:
-            address = storage.data_ptr()
+        address = 0 if storage.device.type == "meta" else _address(x, storage)
         return cls(storage._cdata, str(storage.device), address, number(storage.nbytes()))
 
     @classmethod
@@ -218,6 +213,17 @@ class Memory:
             return None
         apart = other.address - self.address
         return apart if -other.nbytes < apart < self.nbytes else None
+
+
+def _address(x: torch.Tensor, storage: torch.UntypedStorage) -> int:
+    """Return the address of a storage's first byte; one that is copied on write would be, if asked for it plainly."""
+    try:
+        lazy = _core._is_cow_tensor(x)
+    except RuntimeError:  # from torch 2.14 on, for classes with ``__torch_dispatch__``
+        lazy = bool(_core._data_address(x))
+    if not lazy:
+        return storage.data_ptr()
+    return int(_core._data_address(x)) - int(x.storage_offset()) * x.element_size()
 
 
 # Whether two tensors count their in-place writes on the same version counter, found out by looking alone.
