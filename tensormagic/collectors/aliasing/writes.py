@@ -69,7 +69,7 @@ class WriteListener(Listener, OperationListener):
         super().__init__(*arguments, **keywords)
         self._storage_aliases = StorageAliases(self._namespace)
         self._swaps = SwapWatch()
-        self._totals: dict[tuple[int | None, str], WriteTotal] = {}  # by line and op
+        self._totals: dict[tuple[Any, ...], WriteTotal] = {}  # by line, instruction and op
         self._gaps: dict[str, Gap] = {}
         self._search_seconds = self._search_took = self._searched = 0.0
         self._seen = self._names_searched = 0
@@ -163,7 +163,8 @@ class WriteListener(Listener, OperationListener):
     # -- around a write -------------------------------------------------------------------------------------------
 
     def _begun(self, written: Written, call: Call, frame: FrameType) -> WriteTotal:
-        key = (self._sites.of_frame(frame), written.name)
+        own = innermost_own(frame)
+        key = (self._sites.of_frame(own), own and own.f_lasti, written.name)
         total = self._totals.get(key)
         if total is None:
             total = self._totals[key] = WriteTotal(key[0], written)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import sys
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -20,6 +19,7 @@ from torch.nn.parameter import is_lazy
 from tensormagic.collectors.objects.children import attributes_of, inside, is_kind, items_of
 from tensormagic.collectors.objects.referents import DeepNames, sharded_in
 from tensormagic.collectors.quiet import number
+from tensormagic.collectors.where.pipelines import place_in_stage
 from tensormagic.collectors.where.source import names_of, own_frames
 from tensormagic.reports.base import gc_paused
 from tensormagic.words import RECEIVED, listed
@@ -178,9 +178,6 @@ def name_of(optimizer: object, names: Iterable[tuple[str, Any]], frame: FrameTyp
     return next(found, type(optimizer).__name__)
 
 
-_RECEIVED = re.compile(r"args_recv_info\[\d+\]\[(\d+)\]\.buffer$")
-
-
 class Leaves:
     """The leaves met so far, each with a small number."""
 
@@ -293,8 +290,8 @@ class Leaves:
         if not name or self._namespace.get(name) is not tensor:
             name, is_local = self._deep.of(tensor)
             name = self._free(name) if is_local else name  # numbered while another leaf goes by the variable's name
-        if received := _RECEIVED.search(name):  # a pipeline has a buffer for each microbatch: one input of the stage
-            name = f"{RECEIVED}{_numbered('', int(received[1]) + 1)}"
+        if (place := place_in_stage(tensor)) is not None:  # each microbatch has another: one input of the stage
+            name = f"{RECEIVED}{_numbered('', place + 1)}"
             if self._is_taken(name):  # this tensor stands for that leaf, too
                 self._numbers[id(tensor)], self._others[id(tensor)] = self._by_name[name], weakref.ref(tensor)
                 return self._by_name[name]

@@ -38,6 +38,7 @@ from tensormagic.collectors.objects.identity import Leaves, ModuleNames
 from tensormagic.collectors.quiet import unwrap
 from tensormagic.collectors.runs.run import ASKED_PARTS, TRACE_PARTS, made
 from tensormagic.collectors.where.caller import sequence_number, uncounted
+from tensormagic.collectors.where.pipelines import Microbatches, infers_shapes
 from tensormagic.errors import NonFiniteError
 from tensormagic.reports import UNTOUCHED, Cell, FailureReport, Gap, Graph, LiveFrame, Location, Pass, TraceReport
 from tensormagic.reports.base import gc_paused
@@ -88,7 +89,7 @@ class Tracer(Listener):
         self._captures = self._shared.captures = Captures(self._recorder, self._parts["updates"])
         self._on: dict[str, tuple[TracePart, ...]] = {}
         self._graphs = GraphBook(self._walker, self._leaves, self._recorder.origins, namespace, self._add_gap)
-        self._microbatches = pass_log.Microbatches()
+        self._microbatches = Microbatches()
         self._running: list[Following] = []
         self._begun = self._home = 0
         self._sequence_at_last_pass = -1
@@ -161,7 +162,7 @@ class Tracer(Listener):
     def follow(self, call: BackwardCall) -> Any:
         """Make a backward call, on whatever thread and inside whatever else, and follow it; see `followed_backward`."""
         captured = torch._C._get_tracing_state() is not None  # by TorchScript's tracer
-        if captured or pass_log.is_being_compiled() or pass_log.infers_shapes():
+        if captured or pass_log.is_being_compiled() or infers_shapes():
             return call.run()
         if devices.there.capturing():
             self._add_gap("backward", _CAPTURING)

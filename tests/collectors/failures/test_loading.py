@@ -116,7 +116,7 @@ def test_of_an_error_in_a_worker_process_the_text_is_read():
     assert report.gaps[0].reason == (
         "the call was made in DataLoader worker process 0; with num_workers=0 it is made here")  # fmt: skip
     report = report_of(Broken(product=True), num_workers=1)
-    assert report.error == "mat1 and mat2 shapes cannot be multiplied (2x3 and 2x3)"
+    assert report.error.endswith("mat1 and mat2 shapes cannot be multiplied (2x3 and 2x3)")
     assert "torch.ones(2, 3) @ torch.ones(2, 3)" in report.location.text
     assert report_of(Broken(product=False), num_workers=1) is None
     assert report_of(Broken(product=None), num_workers=1) is None
