@@ -7,6 +7,7 @@ from contextlib import nullcontext
 
 import pytest
 import torch
+from torch.nn.utils._per_sample_grad import call_for_per_sample_grads
 
 import tensormagic as tm
 from tests.sweeps import transparency
@@ -151,6 +152,23 @@ def test_the_memory_of_singular_values_is_that_of_the_values():
     (timeline,) = run.report.timelines
     assert timeline.live[-1] - timeline.live[0] == values.nbytes
     assert max(timeline.live) < timeline.live[0] + a.nbytes
+
+
+@every_follower
+def test_leaves_whose_class_refuses_to_be_asked(follow):
+    """The weights that torch puts in for gradients of each sample answer a few functions, and no attribute at all."""
+    net, x = torch.nn.Linear(3, 2), torch.ones(5, 3)
+
+    def run():
+        net.weight.grad_sample = net.bias.grad_sample = None
+        call_for_per_sample_grads(net, batch_size=5)(x).sum().backward()
+        return net.weight.grad_sample.tolist(), net.bias.grad_sample.tolist()
+
+    expected = run()
+    with follow() as followed:
+        seen = run()
+    assert seen == expected
+    assert followed is None or not [gap for gap in followed.report.gaps if gap.section != "names"]
 
 
 @every_follower

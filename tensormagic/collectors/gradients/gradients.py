@@ -125,11 +125,12 @@ class PassRecorder:
             self._far.give_up()
             self.values.gap = _reason(error)
         if found is not None and (self.values.bad or self._far.asked or 0.0 in self.values.norms):
-            self.hooked = {  # hooks on leaves stand with the leaf; of others nothing can be asked
-                self._structure.index[place]: self.hooked.get(found.numbers[place])
-                for place, node in enumerate(found.nodes)
-                if (node.variable._backward_hooks if is_accumulate(node) else found.numbers[place] in self.hooked)
-            }
+            with torch._C.DisableTorchFunction():  # a leaf's class may refuse to be asked
+                self.hooked = {  # hooks on leaves stand with the leaf; of others nothing can be asked
+                    self._structure.index[place]: self.hooked.get(found.numbers[place])
+                    for place, node in enumerate(found.nodes)
+                    if (node.variable._backward_hooks if is_accumulate(node) else found.numbers[place] in self.hooked)
+                }
             self._hooked_before.update(self.hooked)
         self._conclude()
 

@@ -271,6 +271,13 @@ class Tracer(Listener):
         if followed.come_back is not None:
             followed.come_back()
             self._recorder.note_backward(followed.sequence, followed.caller)
+        try:
+            self._end_pass(followed, call)
+        except Exception as error:
+            self._add_gap("backward", f"a backward could not be traced to its end: {error_text(error)}")
+            self._running = [other for other in self._running if other is not followed]
+
+    def _end_pass(self, followed: Following, call: BackwardCall) -> None:
         if not followed.is_open or (found := followed.found) is None:
             return
         graph, recorder = followed.graph, followed.recorder
