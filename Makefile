@@ -66,7 +66,7 @@ gpu: $(VENV)/.has-test ## what only a GPU can show: 13 parts in one table, then 
 	$(run) -m tests.gpu
 	$(run) -m pytest -m gpu tests/collectors
 
-matrix: $(VENV)/.has-test ## every magic and the quick tests on every combination of versions that is promised: an hour (MATRIX=--smoke: magics alone)
+matrix: $(VENV)/.has-test ## every magic and the quick tests on every combination of versions that is promised: an hour (MATRIX=--smoke: magics alone; --cuda: builds of torch for CUDA, too)
 	$(run) -m tools.matrix $(MATRIX)
 
 dist: $(VENV)/.has-release ## the sdist and the wheel in dist/, checked as for an upload

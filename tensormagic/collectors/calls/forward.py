@@ -200,14 +200,13 @@ class ForwardRecorder(CallFollower):
         lost = (Gap("source", reason),) if self.origins.lost else ()
         return (*lost, *self.calls.gaps(), *self.autograd.gaps())
 
-    def note_apply(self, caller: FrameType) -> None:
-        """Note that the last number was drawn for the node of a custom Function that ``caller`` calls.
+    def note_apply(self, caller: FrameType, number: int) -> None:
+        """Note that ``caller`` calls a custom Function, whose node has that number.
 
         Inside a call that this mode sees itself, the mode is not on the stack: then the whole call is noted.
         """
         if self.is_on():
-            number = sequence_number()
-            self._note(number - 1, number, caller)
+            self._note(number, number + 1, caller)
 
     def step_aside(self) -> bool:
         """Leave the stack until `step_back`, where this mode is on it; the run is then as if untraced."""

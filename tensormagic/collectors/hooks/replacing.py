@@ -18,7 +18,7 @@ from torch.autograd import forward_ad
 from torch.autograd.function import BackwardCFunction
 from torch.overrides import TorchFunctionMode, handle_torch_function, has_torch_function_unary
 
-from tensormagic.collectors.where.caller import foreign_caller, strip_own_frames, uncounted
+from tensormagic.collectors.where.caller import foreign_caller, sequence_number, strip_own_frames, uncounted
 from tensormagic.collectors.where.source import foreign_frames, outwards
 
 # Replaces functions of torch's for the duration of a trace, and puts them back whatever the order: traces on two
@@ -168,15 +168,19 @@ def _noted(owner: Any, name: str, note: Callable[..., None]) -> Replacement:
     return Replacement(owner, name, noting)
 
 
-def noted_applies(note: Callable[[FrameType], None]) -> Replacement:
-    """Call ``note`` with the calling frame whenever a custom Function has just drawn its node's number, in any thread.
+def noted_applies(note: Callable[[FrameType, int], None]) -> Replacement:
+    """Call ``note`` with the calling frame and its number whenever a custom Function makes a node, in any thread.
 
     A function mode does not see these, and from torch 2.14 on ``Function.apply`` is no Python function either. But each
     call makes the node, which is the ``ctx`` of the forward, as an instance of a class of Python's.
     """
 
-    def made(frame: FrameType, _: object) -> None:
-        note(frame)
+    def made(frame: FrameType, node: Any) -> None:
+        try:
+            number = node._sequence_nr()
+        except RuntimeError:  # before torch 2.13 it is drawn right afterwards
+            number = sequence_number()
+        note(frame, number)
 
     return _noted(BackwardCFunction, "__init__", made)
 
