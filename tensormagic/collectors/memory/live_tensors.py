@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from types import BuiltinMethodType, CellType, FrameType, ModuleType
 from typing import Any, NamedTuple
 
@@ -20,7 +21,7 @@ from torch import nn
 from tensormagic.collectors.aliasing.storage_aliases import Entry, by_memory, gather
 from tensormagic.collectors.geometry.parts import parts
 from tensormagic.collectors.geometry.strides import Memory
-from tensormagic.collectors.graphs.live_nodes import walk_nodes
+from tensormagic.collectors.graphs.live_nodes import inputs_of, walk_nodes
 from tensormagic.collectors.graphs.saved_tensors import kept_by, path_of
 from tensormagic.collectors.memory.references import tensors_and_nodes
 from tensormagic.collectors.memory.roots import is_foreign
@@ -305,7 +306,11 @@ class LiveTensors:
         for x in tensors:
             self._blocks_of(x)
         roots = [(node, "a tensor without a name") for x in tensors if (node := graph_of(x)) is not None]
-        return roots + [(item, "a node without a name") for item in found if not is_kind(item, torch.Tensor)]
+        nodes = [item for item in found if not is_kind(item, torch.Tensor)]
+        # A custom Function that was called itself is in no graph, and before torch 2.13 refuses to be asked.
+        return roots + [
+            (one, "a node without a name") for one in nodes if told(partial(inputs_of, one), None) is not None
+        ]
 
     def _read_node(self, node: Any, name: str) -> None:
         """Note what a node keeps: nothing is unpacked that a hook of the user's has packed."""
