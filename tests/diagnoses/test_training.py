@@ -200,6 +200,8 @@ def test_what_is_told_is_so_and_the_way_works(before, line, rule, ways):
     """Ways that are None are code with a gap, or what another case has run."""
     clash = explained(line, made(before)).mismatch
     assert clash is not None
+    if "computed from one of" in clash.rule and torch.__version__ < "2.13":
+        pytest.skip("which of the tensors it is, torch says from 2.13 on")
     assert clash.rule.startswith(rule)
     if ways is not None:
         assert (*clash.works, *clash.maybe) == tuple(ways)

@@ -190,6 +190,8 @@ def test_what_is_said(line, before, rule, works):
     space = dict(SPACE)
     exec(before, space)
     clash = explained(line, space).mismatch
+    if rule == UNUSED and torch.__version__ < "2.13":
+        rule = rule.replace("from b", "from one of a and b")  # which of them it is, torch does not say
     assert (clash.rule, [*clash.works, *clash.maybe]) == (rule, works)
     for way in works:
         if not way.startswith(("%", "num_heads", "super()")) and "\N{HORIZONTAL ELLIPSIS}" not in way:

@@ -74,7 +74,7 @@ _LINE = re.compile(r'^ *File "(.+)", line (\d+), in (.+)$', re.MULTILINE)
 _MOST_WAY = 12
 _USUAL = {"F": torch.nn.functional, "nn": torch.nn}
 _PARAMETERS = {"parameters", "named_parameters"}
-_UNUSED = re.compile(r"Tensor at index (\d+) appears to not have been used in the graph")
+_UNUSED = re.compile(r"Tensors?(?: at index (\d+))? appears to not have been used in the graph")
 # Said by an operator of Python's of operands of which none is a tensor: no function of torch's was called.
 _PYTHONS = re.compile(r"can only concatenate (?:tuple|list)|unsupported operand type\(s\) for \S+: (?!.*'Tensor')")
 
@@ -186,8 +186,10 @@ def _of_backward(
     root = next(iter(given), None)
     asking = Asking(frame, line, failing, around.cell_number)
     outputs, inputs = (tensors_in(refused.keywords.get(name)) for name in ("outputs", "inputs"))
-    if (unused := _UNUSED.search(message_of(error))) is not None and len(outputs) == 1 and inputs:
-        cut, lines = lost_way(asking, outputs[0], inputs[int(unused[1])])
+    unused = _UNUSED.search(message_of(error))
+    # Which of several it is, torch says from 2.13 on.
+    if unused is not None and len(outputs) == 1 and inputs and (unused[1] or len(inputs) == 1):
+        cut, lines = lost_way(asking, outputs[0], inputs[int(unused[1] or 0)])
         return {"cuts": () if cut is None else (cut,), "locations": lines}
     if "does not require grad" in message_of(error):
         root = next((one for one in given if not one.requires_grad), root)

@@ -67,6 +67,7 @@ convert a MPS [Tt]ensor to float64 dtype
 
 # The input of a recurrent layer, whose weights are no operands.
 input dtype \(torch\.(?P<got>\w+)\) does not match weight dtype \(torch\.(?P<wanted>\w+)\)
+input must have the type torch\.(?P<wanted>\w+), got type torch\.(?P<got>\w+)
     with wrong: first one.dtype == got
     dtype: The input must have the dtype of the layer, {wanted}: {wrong.name} is {got}.
     parts: wrong.dtype must be {wanted}; try: {as_dtype(wrong.code, wanted)}

@@ -53,17 +53,19 @@ def _why_none(model: NothingToTrain | None) -> str:
 
 
 says.table(r"""
-The differentiated Tensor at index {at} appears to not have been used in the graph
-    with unused: [one for one in call.given if one.role == "inputs"][at]
-    with made: "" if unused.operand.is_leaf else " What was computed from the same values in another way does not \
+The differentiated Tensor at index (?P<at>\d+) appears to not|One of the differentiated Tensors appears to not
+    with asked: [one for one in call.given if one.role == "inputs"]
+    with unused: asked if at is None else [asked[int(at)]]
+    with which: ("one of " if unused[1:] else "") + listed([one.name for one in unused])
+    with made: "" if unused[0].operand.is_leaf else " What was computed from the same values in another way does not \
 count."
     with places: [call.report.locations[cut.location] for cut in call.report.cuts if cut.location is not None]
     with ended: [f"{call_words(cut, at)} ({at.label})" for cut, at in zip(call.report.cuts, places)]
     with why: f"{ended[0]} cut it off" if ended else "it has no gradient, and allow_unused=True gives None for it"
-    argument: Nothing that was differentiated was computed from {unused.name}: {why}.{made}
-    parts: unused; maybe: {call.with_keyword("torch.autograd.grad", "allow_unused", True)} when not ended
+    argument: Nothing that was differentiated was computed from {which}: {why}.{made}
+    parts: one for one in unused; maybe: {call.with_keyword("torch.autograd.grad", "allow_unused", True)} when not ended
 
-`inputs` argument to `\w+\(\)` cannot be empty
+`inputs` argument to `\w+\(\)` cannot be empty|grad requires non-empty inputs
     argument: The list of tensors to differentiate by is empty: a generator such as net.parameters() is empty after its
         first use.
     parts: one for one in call.given when one.role == "inputs"
