@@ -95,6 +95,8 @@ def codes(report):
 def test_a_planted_fault_is_found(folder, program):
     """It, and nothing that follows from it."""
     code, words = FAULTS[program]
+    if torch.__version__ < "2.11" and code in {"TM906", "TM915"}:
+        pytest.skip("torch 2.10 lets nobody see its collectives")
     report = tm.ranks(folder / program)
     assert codes(report) == [code]
     assert words in report.findings[0].message
