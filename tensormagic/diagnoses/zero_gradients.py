@@ -431,7 +431,16 @@ def _normalised_alone(report: TraceReport) -> Iterator[Finding]:
 
 # TM318: a leaf that a custom Function returns None for. Autograd hands on nothing then, and ``.grad`` stays None.
 
-_OF_TORCH = frozenset({"CheckpointFunction"})  # returns None for what the function inside has not used
+_OF_TORCH = frozenset(
+    {
+        "CheckpointFunction",  # returns None for what the function inside has not used
+        # Gradients of each sample, which `torch.nn.utils` puts on the weights themselves.
+        *(
+            f"{layer}PerSampleGrad"
+            for layer in ("Conv", "Embedding", "GroupNorm", "InstanceNorm", "LayerNorm", "Linear")
+        ),
+    }
+)
 
 
 def unfit_backward(report: TraceReport) -> Iterator[Finding]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.nn.utils._per_sample_grad import call_for_per_sample_grads
 from torch.utils.checkpoint import checkpoint
 
 import tensormagic as tm
@@ -165,6 +166,25 @@ def a_backward_that_returns_none_for_what_does_not_learn():
         for _ in range(4):
             optimizer.zero_grad()
             Masked.apply(net(torch.randn(8, 4)), torch.tensor([1.0, 1.0, 0.0])).square().mean().backward()
+            optimizer.step()
+    return trace.report
+
+
+@healthy(nearly="TM318")
+def gradients_of_each_sample():
+    """As differential privacy clips them: torch returns None for the weights, and puts the gradients on them itself."""
+    net = mlp(4, 16, 2)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    x = torch.randn(16, 4)
+    with tm.trace(namespace={"net": net}) as trace:
+        for _ in range(4):
+            for p in net.parameters():
+                p.grad_sample = None
+            out = call_for_per_sample_grads(net, batch_size=16, loss_reduction="mean")(x)
+            F.cross_entropy(out, (x[:, 0] > 0).long()).backward()
+            norms = torch.stack([p.grad_sample.flatten(1).norm(dim=1) for p in net.parameters()]).norm(dim=0)
+            for p in net.parameters():
+                p.grad = torch.einsum("n,n...->...", 1 / norms.clamp(min=1), p.grad_sample) / 16
             optimizer.step()
     return trace.report
 

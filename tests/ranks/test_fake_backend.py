@@ -9,7 +9,12 @@ from torch import nn
 import tensormagic as tm
 
 dist = torch.distributed
-pytestmark = pytest.mark.skipif(not dist.is_available(), reason="this torch has no processes to speak to")
+pytestmark = [
+    pytest.mark.skipif(not dist.is_available(), reason="this torch has no processes to speak to"),
+    pytest.mark.skipif(
+        torch.__version__ < "2.13", reason="its collectives leave memory as it is that nobody has written"
+    ),
+]
 
 
 @pytest.fixture
