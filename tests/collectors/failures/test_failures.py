@@ -294,6 +294,8 @@ class Net(torch.nn.Module):
 )
 def test_functions_and_arguments_have_the_names_that_a_user_writes(run, function, given):
     """Also where no operand of the line is left; of several forms of a call, that which takes as many arguments."""
+    if function == "torch.utils.data.TensorDataset" and torch.__version__ < "2.11":
+        pytest.skip("torch 2.10 takes tensors of any two lengths")
     report, _ = afterwards(run)
     assert report.function == function
     if given is not None:
