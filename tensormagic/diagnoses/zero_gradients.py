@@ -431,16 +431,9 @@ def _normalised_alone(report: TraceReport) -> Iterator[Finding]:
 
 # TM318: a leaf that a custom Function returns None for. Autograd hands on nothing then, and ``.grad`` stays None.
 
-_OF_TORCH = frozenset(
-    {
-        "CheckpointFunction",  # returns None for what the function inside has not used
-        # Gradients of each sample, which `torch.nn.utils` puts on the weights themselves.
-        *(
-            f"{layer}PerSampleGrad"
-            for layer in ("Conv", "Embedding", "GroupNorm", "InstanceNorm", "LayerNorm", "Linear")
-        ),
-    }
-)
+# Of torch's own Functions: a checkpoint returns None for what the function inside has not used, and those for gradients
+# of each sample (`torch.nn.utils`) put them on the weights themselves.
+_OF_TORCH = ("CheckpointFunction", "PerSampleGrad")
 
 
 def unfit_backward(report: TraceReport) -> Iterator[Finding]:
@@ -468,7 +461,7 @@ def function_returns_none(report: TraceReport) -> Iterator[Finding]:
         for sender, names in given_none.items():
             function = graph.nodes[sender]
             # A node of several results has no statistics: what one was made of gets nothing where that is not used.
-            if function.kind == "custom" and function.op not in _OF_TORCH and function.statistics is not None:
+            if function.kind == "custom" and not function.op.endswith(_OF_TORCH) and function.statistics is not None:
                 yield _returns_none(report, (at, sender), names)
 
 

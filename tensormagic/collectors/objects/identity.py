@@ -290,7 +290,8 @@ class Leaves:
         if not name or self._namespace.get(name) is not tensor:
             name, is_local = self._deep.of(tensor)
             name = self._free(name) if is_local else name  # numbered while another leaf goes by the variable's name
-        if (place := place_in_stage(tensor)) is not None:  # each microbatch has another: one input of the stage
+        is_given = not name or ".args_recv_info[" in name  # to a pipeline's stage
+        if is_given and (place := place_in_stage(tensor)) is not None:  # each microbatch has another: one input of it
             name = f"{RECEIVED}{_numbered('', place + 1)}"
             if self._is_taken(name):  # this tensor stands for that leaf, too
                 self._numbers[id(tensor)], self._others[id(tensor)] = self._by_name[name], weakref.ref(tensor)

@@ -275,7 +275,8 @@ class Tracer(Listener):
             self._end_pass(followed, call)
         except Exception as error:
             self._add_gap("backward", f"a backward could not be traced to its end: {error_text(error)}")
-            self._running = [other for other in self._running if other is not followed]
+            with self._lock:
+                self._running = [other for other in self._running if other is not followed]
 
     def _end_pass(self, followed: Following, call: BackwardCall) -> None:
         if not followed.is_open or (found := followed.found) is None:

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import tensormagic as tm
+from tensormagic.collectors.gradients.gradients import PassRecorder
 from tensormagic.collectors.gradients.pass_log import TraceContext, TracePart, hearing
 from tensormagic.collectors.runs import run, trace
 from tensormagic.reports import Gap, TraceReport
@@ -135,3 +136,22 @@ def test_every_line_of_the_tables_leads_to_a_part(table):
         name: getattr(import_module(f"tensormagic.collectors.{module}"), kind) for name, (module, kind) in table.items()
     }
     assert [name for name, kind in kinds.items() if not issubclass(kind, TracePart)] == []
+
+
+def test_a_pass_that_cannot_be_kept_is_a_gap_and_no_error_of_the_run(monkeypatch):
+    """Whatever cannot be read when a backward ends: the run goes on, and the next pass is told."""
+    closed, w = PassRecorder.close, torch.ones(3, requires_grad=True)
+
+    def close(recorder):
+        closed(recorder)
+        if w.grad is None or w.grad[0] < 4:
+            raise ValueError("odd")
+
+    monkeypatch.setattr(PassRecorder, "close", close)
+    with tm.trace(namespace={"w": w}) as trace:
+        for _ in range(2):
+            w.square().sum().backward()
+    assert w.grad.tolist() == [4.0] * 3
+    (gap,) = trace.report.gaps
+    assert gap.reason == "a backward could not be traced to its end: ValueError: odd"
+    assert [one.outcome for one in trace.report.passes] == ["finished"]
