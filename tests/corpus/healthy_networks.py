@@ -207,6 +207,18 @@ def the_best_weights_as_a_copy():
     return trace.report
 
 
+@healthy(nearly="TM621")
+def a_library_that_puts_weights_back():
+    """As captum does after attributions for which it has changed none."""
+    library, net = {}, mlp(64, 16, 10)
+    lines = "kept = net.state_dict()", "net(x).sum().backward()", "net.load_state_dict(kept)"
+    source = "\n    ".join(["def attribute(net, x):", *lines])
+    exec(compile(source, "/usr/lib/site-packages/attributing.py", "exec"), library)
+    with tm.trace(namespace={"net": net}) as trace:
+        library["attribute"](net, torch.randn(4, 64))
+    return trace.report
+
+
 @healthy(nearly="TM622")
 def gradients_of_several_batches_that_are_looked_at():
     """Nothing steps: how far gradients point the same way."""

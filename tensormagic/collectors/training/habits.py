@@ -36,6 +36,7 @@ from tensormagic.collectors.where.source import (
     frame_of,
     function_of_code,
     is_own_code,
+    is_own_frame,
     lines_of,
     names_of,
     own_frames,
@@ -183,7 +184,8 @@ class StateLoads:
 
     def note(self, frame: FrameType, missing: list[str], unexpected: list[str]) -> None:
         """Look at what did not fit, and whether all that was given are the module's own tensors. Never raises."""
-        if frame.f_code is not nn.Module.load_state_dict.__code__ or len(self.found) >= MOST_LOADS:
+        caller = frame.f_back
+        if caller is None or frame.f_code is not nn.Module.load_state_dict.__code__ or len(self.found) >= MOST_LOADS:
             return
         with suppress(Exception), torch._C.DisableTorchFunction():  # a user's own class of keys may raise
             names, odd = frame.f_locals, dict[str, Any]()
@@ -194,11 +196,12 @@ class StateLoads:
                 fits = strip != unexpected[0] and {key.removeprefix(strip) for key in list(state)} >= own.keys()
                 odd = {"unexpected": len(unexpected), "missing": len(missing), "example": unexpected[0],
                        "wanted": missing[0], "strip": strip if fits else ""}  # fmt: skip
-            elif not names["assign"] and own and all(name in state for name in own):
+            # A library that has changed nothing puts weights back in this way, too.
+            elif is_own_frame(caller) and not names["assign"] and own and all(name in state for name in own):
                 odd = {"own": all(state[name].data_ptr() == one.data_ptr() != 0 for name, one in own.items())}
             if any(odd.values()):
                 called = place_of(module, self._namespace) or self._leaves.modules.path(module) or type(module).__name__
-                site = self._sites.of_frame(frame.f_back)
+                site = self._sites.of_frame(caller)
                 load = StateLoad(location=site, module=called, given=len(list(state)), **odd)
                 self.found.setdefault(site, load)
 
