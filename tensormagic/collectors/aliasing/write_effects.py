@@ -295,7 +295,7 @@ def refusal(error: BaseException) -> str:
 
 @dataclass(slots=True)
 class WriteTotal:
-    """All writes of one op by one instruction of a line: ``a[0] = 1; b[0] = 1`` has two."""
+    """All writes of one op to one target on one line."""
 
     site: int | None
     written: Written

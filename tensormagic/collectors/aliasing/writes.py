@@ -69,7 +69,7 @@ class WriteListener(Listener, OperationListener):
         super().__init__(*arguments, **keywords)
         self._storage_aliases = StorageAliases(self._namespace)
         self._swaps = SwapWatch()
-        self._totals: dict[tuple[Any, ...], WriteTotal] = {}  # by line, instruction and op
+        self._totals: dict[tuple[Any, ...], WriteTotal] = {}  # by line, op and instruction
         self._gaps: dict[str, Gap] = {}
         self._search_seconds = self._search_took = self._searched = 0.0
         self._seen = self._names_searched = 0
@@ -143,7 +143,10 @@ class WriteListener(Listener, OperationListener):
 
     def report(self) -> WritesReport:
         """Return everything known so far."""
-        gaps, totals = list(self._gaps.values()), list(self._totals.values())  # in the order of their first writes
+        gaps = list(self._gaps.values())
+        totals = list(
+            {id(total): total for total in self._totals.values()}.values()
+        )  # in the order of their first writes
         if unsearched := sum(total.searched is False for total in totals):
             places = "one line" if unsearched == 1 else plural(unsearched, "line")
             reason = (
@@ -164,10 +167,10 @@ class WriteListener(Listener, OperationListener):
 
     def _begun(self, written: Written, call: Call, frame: FrameType) -> WriteTotal:
         own = innermost_own(frame)
-        key = (self._sites.of_frame(own), own and own.f_lasti, written.name)
+        key = (self._sites.of_frame(own), written.name, own and own.f_lasti)
         total = self._totals.get(key)
         if total is None:
-            total = self._totals[key] = WriteTotal(key[0], written)
+            total = self._totals[key] = self._same(key[:2], written, call, frame) or WriteTotal(key[0], written)
         total.calls += 1
         self._seen += 1
         if total.replays < MOST_REPLAYS:
@@ -178,6 +181,15 @@ class WriteListener(Listener, OperationListener):
             except Exception as error:
                 self._add_gap(error)
         return total
+
+    def _same(self, place: tuple[Any, ...], written: Written, call: Call, frame: FrameType) -> WriteTotal | None:
+        """Return the writes of another instruction of a line with the same op, if it does not name another target."""
+        others = [total for key, total in self._totals.items() if key[:2] == place]
+        try:
+            via = through(frame, written.tensors(call[1], call[2])[0])[1] if others else None
+        except Exception:  # what it writes to is found out later, and why not is said there
+            via = None
+        return next((total for total in others if via is None or total.target in {"", via.name}), None)
 
     def _swap(self, total: WriteTotal, call: Call, targets: list[torch.Tensor], frame: FrameType) -> Suspicion | None:
         if total.swaps is False or total.written.name != "copy_" or not isinstance(call[1][1], torch.Tensor):
