@@ -171,7 +171,7 @@ def a_backward_that_returns_none_for_what_does_not_learn():
 
 
 @healthy(nearly="TM318")
-def gradients_of_each_sample():
+def gradients_that_torch_puts_on_weights():
     """As differential privacy clips them: torch returns None for the weights, and puts the gradients on them itself."""
     net = mlp(4, 16, 2)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)

@@ -37,8 +37,7 @@ from tensormagic.collectors.hooks.undo_stack import UndoStack, forks
 from tensormagic.collectors.objects.identity import Leaves, ModuleNames
 from tensormagic.collectors.quiet import unwrap
 from tensormagic.collectors.runs.run import ASKED_PARTS, TRACE_PARTS, made
-from tensormagic.collectors.where.caller import sequence_number, uncounted
-from tensormagic.collectors.where.pipelines import Microbatches, infers_shapes
+from tensormagic.collectors.where.caller import Microbatches, infers_shapes, sequence_number, uncounted
 from tensormagic.errors import NonFiniteError
 from tensormagic.reports import UNTOUCHED, Cell, FailureReport, Gap, Graph, LiveFrame, Location, Pass, TraceReport
 from tensormagic.reports.base import gc_paused
