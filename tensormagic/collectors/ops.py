@@ -17,6 +17,7 @@ from tensormagic.collectors.geometry.parts import storages
 from tensormagic.collectors.geometry.strides import Written, does_write, written_by
 from tensormagic.collectors.graphs.structure import GraphStructure, Walk
 from tensormagic.collectors.hooks.mode_suspension import ASKING_NODES
+from tensormagic.collectors.where.caller import DECORATING
 from tensormagic.collectors.where.source import MARK, AskedOnce, SourceLines, function_of_code, is_own_code
 from tensormagic.reports import Node
 from tensormagic.reports.ops import NodeCosts, Phase
@@ -98,7 +99,6 @@ _MODULE_CALL = nn.Module._call_impl.__code__
 _TORCH = os.path.dirname(torch.__file__) + os.path.sep  # noqa: PTH120  (compared with file names as Python has them)
 _OPTIMIZERS = (os.path.join(_TORCH, "optim", ""), os.path.join(_TORCH, "amp", "grad_scaler.py"))  # noqa: PTH118
 _STEP_WRAPPER = "wrapper"  # torch's, around the ``step`` of every optimizer, the user's own ones included
-_DECORATING = torch.no_grad()(lambda: None).__code__.co_filename  # of what stands around what it decorates
 _GENERATED = "torchinductor_"  # a folder of files that the compiler wrote: not the user's
 _LIBRARY, _OWN, _OPTIMIZER, _MODULES = range(4)
 
@@ -220,7 +220,7 @@ class Places:
     def _is_step(self, frame: FrameType) -> bool:
         """Return whether an own frame is the ``step`` of an optimizer that the user wrote."""
         above = frame.f_back
-        if above is not None and above.f_code.co_filename == _DECORATING:
+        if above is not None and above.f_code.co_filename == DECORATING:
             above = above.f_back
         code = None if above is None else above.f_code
         return code is not None and code.co_name == _STEP_WRAPPER and self._kinds[code.co_filename] == _OPTIMIZER

@@ -42,6 +42,7 @@ from tensormagic.collectors.graphs.live_nodes import flat, history_of, without_h
 from tensormagic.collectors.objects.children import has_history, is_leaf
 from tensormagic.collectors.objects.identity import Marks
 from tensormagic.collectors.quiet import Looking
+from tensormagic.collectors.where.caller import DECORATING
 from tensormagic.collectors.where.source import SourceLines, is_ours, is_own_code, outwards
 from tensormagic.reports.graph import EXPLICIT_CUTS, CutKind
 from tensormagic.words import error_text
@@ -52,7 +53,7 @@ MOST_RECEIVERS, MOST_REGIONS = 16, 64
 
 _TORCH = Path(torch.__file__).parent
 _OF_TORCH = str(_TORCH) + os.path.sep
-_SWITCHES = (str(_TORCH / "autograd" / "grad_mode.py"), str(_TORCH / "utils" / "_contextlib.py"))
+_SWITCHES = (str(_TORCH / "autograd" / "grad_mode.py"), DECORATING)
 _IGNORED = (str(_TORCH / "optim") + os.path.sep, str(_TORCH / "utils" / "checkpoint.py"))
 _CHECKPOINT = torch.utils.checkpoint.CheckpointFunction.forward.__code__
 _ON_THE_WAY = frozenset({"grad", "__torch_function__", "handle_torch_function"})  # from `autograd.grad`, also by modes

@@ -26,6 +26,7 @@ from tensormagic.collectors.graphs.structure import start_nodes
 from tensormagic.collectors.objects.children import is_kind
 from tensormagic.collectors.objects.namespace import UNKNOWN, still_value
 from tensormagic.collectors.quiet import quiet
+from tensormagic.collectors.where.caller import DECORATING
 from tensormagic.collectors.where.source import CellNumber, location_of, name_in, names_of
 from tensormagic.collectors.where.statements import OPERATORS, Scope, bound_by, statements
 from tensormagic.reports import Cut, Location
@@ -41,7 +42,6 @@ _MODES: dict[Any, CutKind] = {
 _WITH_INDICES = frozenset({"max", "min", "topk", "sort", "median", "kthvalue", "mode"})
 _KEEPS = frozenset({"T", "mT", "H", "mH", "real", "imag", "values"})  # attributes with the history of their tensor
 _MAKES = ast.Assign | ast.AnnAssign | ast.AugAssign
-_DECORATING = torch.no_grad()(lambda: None).__code__.co_filename  # of what a function decorated with it runs
 
 # What is known of a value: it has a history, it never had one, it cannot be said; or what ended its history.
 State = Literal["history", "none", "unknown"]
@@ -262,7 +262,7 @@ class _Reading:
         if is_kind(called, nn.Module) or (is_kind(made, type) and issubclass(made, nn.modules.loss._Loss)):
             learns = is_kind(called, nn.Module) and any(self.asks(each) for each in called.parameters())
             return "history" if learns else self._of_all(given, line)
-        if getattr(getattr(called, "__code__", None), "co_filename", None) == _DECORATING:
+        if getattr(getattr(called, "__code__", None), "co_filename", None) == DECORATING:
             end = _of_decorated(called, self.cell_number)
             return end if self.asks is _asks or self._of_all(given, line) == "history" else "unknown"
         if is_torchs(called) and not isinstance(called, type):

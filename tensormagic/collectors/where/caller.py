@@ -26,6 +26,7 @@ __all__ = ["MARK", "Gathered", "own_frame"]
 # line and the globals of the one that called: a warning then reads, and is repeated or not, as if nobody had looked.
 
 HANDS_OVER = "handle_torch_function"  # torch's own frame between a Python function of its and the mode
+DECORATING = torch.no_grad()(lambda: None).__code__.co_filename  # of what runs around a function under ``@no_grad()``
 _Call = Callable[[Any, Any, Any], Any]
 
 
