@@ -16,7 +16,7 @@ from tensormagic.collectors.autograd_errors.untracked_writes import NOTED
 from tensormagic.collectors.calls import call_notes, seen_calls, seen_losses, seen_made
 from tensormagic.collectors.calls.call_notes import ALONE, CLOSELY, MODULE_CALL, Call, CallNotes, Place
 from tensormagic.collectors.detachment.detachment_facts import ROLES, named
-from tensormagic.collectors.graphs.live_nodes import next_nodes, reaches
+from tensormagic.collectors.graphs.live_nodes import grad_fn_of, next_nodes, reaches
 from tensormagic.collectors.graphs.saved_tensors import saved_tensor
 from tensormagic.collectors.objects.children import updated_by
 from tensormagic.collectors.objects.identity import Marks, name_of
@@ -127,14 +127,14 @@ class LoopNotes:
 def added(watch: CallWatch, call: Call) -> None:
     """Look at a sum of two numbers."""
     result, loop = call.result, watch.loop
-    if not isinstance(result, torch.Tensor) or result.grad_fn is None or result.numel() != 1:
+    if not isinstance(result, torch.Tensor) or result.numel() != 1 or (node := grad_fn_of(result)) is None:
         return
     if (site := watch.site(call)) is None:
         return
     number, passes, steps, longest = loop.lines.get(site, (-1, loop.passes, 1, 1))
     if passes != loop.passes:
-        steps = steps + loop.passes - passes if reaches(result.grad_fn, number) else 1
-    loop.lines[site] = result.grad_fn._sequence_nr(), loop.passes, steps, max(longest, steps)
+        steps = steps + loop.passes - passes if reaches(node, number) else 1
+    loop.lines[site] = node._sequence_nr(), loop.passes, steps, max(longest, steps)
 
 
 def scaled(watch: CallWatch, call: Call) -> None:
@@ -190,8 +190,8 @@ def froze(watch: CallWatch, call: Call) -> None:
 def reduced(watch: CallWatch, call: Call) -> None:
     """Note of what node a result is that ranks add up where it lies: autograd does not know of it."""
     x = call.args[0] if call.args else call.kwargs.get("tensor")
-    if isinstance(x, torch.Tensor) and x.grad_fn is not None and len(watch.reduced) < MOST_REDUCED:
-        watch.reduced.add(x.grad_fn._sequence_nr())
+    if len(watch.reduced) < MOST_REDUCED and isinstance(x, torch.Tensor) and (node := grad_fn_of(x)) is not None:
+        watch.reduced.add(node._sequence_nr())
 
 
 def clipped(watch: CallWatch, call: Call) -> None:

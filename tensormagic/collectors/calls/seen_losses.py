@@ -19,6 +19,7 @@ from tensormagic.collectors.graphs.live_nodes import (
     past,
 )
 from tensormagic.collectors.graphs.saved_tensors import saved_argument
+from tensormagic.collectors.objects.children import has_history
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.where.source import is_ours, is_own_frame, outwards
 
@@ -241,7 +242,7 @@ def _is_alone(node: Any) -> bool:
 
 def not_detached(watch: CallNotes, call: Call) -> None:
     """Note a score that is multiplied by a difference which has a gradient of its own."""
-    if len(call.args) < 2 or not all(isinstance(x, torch.Tensor) and x.grad_fn is not None for x in call.args[:2]):
+    if len(call.args) < 2 or not all(map(has_history, call.args[:2])):
         return
     for score, other in (call.args[:2], call.args[1::-1]):
         node = past(other.grad_fn, _SCALING)
@@ -253,7 +254,7 @@ def not_detached(watch: CallNotes, call: Call) -> None:
 
 def bootstrapped(watch: CallNotes, call: Call) -> None:
     """Note a target that is a reward plus what the network itself expects of the next state, with its gradient."""
-    if len(call.args) < 2 or not all(isinstance(x, torch.Tensor) and x.grad_fn is not None for x in call.args[:2]):
+    if len(call.args) < 2 or not all(map(has_history, call.args[:2])):
         return
     value, target = call.args[:2]
     node, affine = target.grad_fn, set()

@@ -21,7 +21,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from tensormagic.collectors.calls.call_notes import MODULE_CALL, Call, CallNotes, Found, running_part
 from tensormagic.collectors.geometry.parts import PLAIN
 from tensormagic.collectors.graphs.live_nodes import flat
-from tensormagic.collectors.objects.children import is_leaf
+from tensormagic.collectors.objects.children import has_history, is_leaf
 from tensormagic.collectors.where.source import (
     SourceLines,
     definition_of,
@@ -386,7 +386,7 @@ _HANDS_ON = (ast.NamedExpr, ast.Yield, ast.YieldFrom, ast.Await, ast.Lambda)
 def thrown_away(watch: CallNotes, call: Call) -> None:
     """Note a change of a parameter, of its data or its gradient that makes a new tensor, which nothing can use."""
     x, frame = call.args[0] if call.args else None, call.frame
-    if not isinstance(x, torch.Tensor) or x.grad_fn is not None or "out" in call.kwargs:
+    if not isinstance(x, torch.Tensor) or has_history(x) or "out" in call.kwargs:
         return
     line = linecache.getline(frame.f_code.co_filename, frame.f_lineno, frame.f_globals).strip()
     if not (_is_weight(x) or ".data" in line or ".grad" in line) or not _LINE.match(line):

@@ -16,7 +16,7 @@ from tensormagic.collectors.gradients.gradient_statistics import PassForward, Ro
 from tensormagic.collectors.gradients.measures import elements_read, measure
 from tensormagic.collectors.gradients.on_device import DeviceNumbers
 from tensormagic.collectors.gradients.pass_log import Following, TraceContext, TracePart
-from tensormagic.collectors.graphs.live_nodes import flat
+from tensormagic.collectors.graphs.live_nodes import flat, grad_fn_of
 from tensormagic.collectors.graphs.structure import Walk
 from tensormagic.collectors.objects.children import has_history, is_stale
 from tensormagic.reports import Gap
@@ -66,7 +66,7 @@ class ForwardMeter(TracePart):
     def _look(self, x: Any, made: tuple[int, int], values: tuple[Any, ...]) -> None:
         if not has_history(x) or is_stale(x) or x.device.type == "meta":
             return
-        number, local = x.grad_fn._sequence_nr(), quiet.local_shard(x)
+        number, local = grad_fn_of(x)._sequence_nr(), quiet.local_shard(x)
         if quiet.dispatches_to_python(local):
             self._gap = quiet.unread_reason(x)
             return

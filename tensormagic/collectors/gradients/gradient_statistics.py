@@ -16,7 +16,7 @@ import torch
 from tensormagic.collectors import devices
 from tensormagic.collectors.gradients.measures import PIECE, Measured, as_array, small_as_it_lies, vdot
 from tensormagic.collectors.gradients.on_device import DeviceNumbers
-from tensormagic.collectors.graphs.live_nodes import Hooks
+from tensormagic.collectors.graphs.live_nodes import Hooks, grad_fn_of
 from tensormagic.collectors.graphs.structure import GraphStructure, Walk
 from tensormagic.collectors.quiet import without_modes
 from tensormagic.reports import (
@@ -151,7 +151,7 @@ class SmallResults:
         try:
             with torch._C.DisableTorchFunction():
                 numbers = _numbers(result) if 0 < result.numel() <= FEW_ELEMENTS else ()
-                if numbers and torch._C._current_autograd_node() is None and (node := result.grad_fn) is not None:
+                if numbers and torch._C._current_autograd_node() is None and (node := grad_fn_of(result)) is not None:
                     if len(self.made) >= _MOST_RESULTS:
                         del self.made[next(iter(self.made))]
                     self.made[node._sequence_nr()] = numbers

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import itertools
 import sys
 from collections import OrderedDict, deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from ctypes import c_uint64, c_void_p
 from functools import partial
-from itertools import chain
 from threading import Thread, get_ident
 from types import GetSetDescriptorType, ModuleType, SimpleNamespace
 from typing import Any
@@ -43,6 +43,13 @@ def without_history(value: Any) -> bool:
     return not value.requires_grad or (value._is_view() and not has_history(value))
 
 
+def grad_fn_of(x: torch.Tensor) -> Any:
+    """Return ``x.grad_fn``, for who asks call by call: a graph may grow deep in this way and never be walked."""
+    if (node := x.grad_fn) is not None:
+        _stop_sometimes(node)
+    return node
+
+
 def history_of(x: torch.Tensor) -> tuple[int, str]:
     """Return the sequence number and the name of the node that made ``x``; -1 where there is none, or none to ask for.
 
@@ -50,7 +57,7 @@ def history_of(x: torch.Tensor) -> tuple[int, str]:
     """
     if not has_history(x) or is_stale(x):
         return -1, ""
-    node: Any = x.grad_fn
+    node = grad_fn_of(x)
     return node._sequence_nr(), node.name()
 
 
@@ -64,6 +71,7 @@ def inputs_of(node: Any) -> list[Any]:
 
 def next_nodes(node: Any) -> list[Any]:
     """Return the nodes that a node hands gradients to, in the order of its inputs."""
+    _stop_sometimes(node)
     return [target for target, _ in node.next_functions if target is not None]
 
 
@@ -319,6 +327,21 @@ class _DeallocStop:
 _freed_later = _FreedLater()
 
 
+# Who goes down a graph node by node, or asks each call for the node it made, does not see how deep it is: there, every
+# so many nodes, one that has many below it gets a stop.
+
+ASKED_BETWEEN = 997  # a prime: of chains that are gone down in turn, each gets some
+MANY_BELOW = 600
+_asked = itertools.count(1)
+
+
+def _stop_sometimes(node: Any) -> None:
+    if next(_asked) % ASKED_BETWEEN or _KEY in node.metadata:
+        return
+    if sum(1 for _ in walk_nodes([node], MANY_BELOW)) == MANY_BELOW:
+        node.metadata[_KEY] = _DeallocStop(tuple(next_nodes(node)), _freed_later)
+
+
 def put_stops(nodes: Sequence[Any], stops: DeallocStops) -> None:
     """Put stops into a graph; ``nodes`` as in `structure.Walk`."""
     for place, below in stops:
@@ -331,7 +354,7 @@ def dealloc_stops(links: Sequence[Sequence[tuple[int, int, int]]]) -> DeallocSto
     """Return where stops belong: at edges (`structure.Links`) over a whole stride's border, to something deep."""
     ends, count = [[end for _, end, _ in edges] for edges in links], len(links)
     feeding = [0] * count
-    for target in chain.from_iterable(ends):
+    for target in itertools.chain.from_iterable(ends):
         feeding[target] += 1
     order = [place for place in range(count) if not feeding[place]]
     for place in order:  # grows while it is walked

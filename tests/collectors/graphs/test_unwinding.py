@@ -10,7 +10,13 @@ import weakref
 import torch
 
 import tensormagic as tm
-from tensormagic.collectors.graphs.live_nodes import STRIDE, dealloc_stops
+from tensormagic.collectors.graphs.live_nodes import (
+    ASKED_BETWEEN,
+    MANY_BELOW,
+    STRIDE,
+    dealloc_stops,
+    grad_fn_of,
+)
 from tensormagic.collectors.graphs.structure import Walker
 from tensormagic.collectors.objects.identity import Leaves, ModuleNames
 from tensormagic.collectors.where.caller import Origins
@@ -50,6 +56,43 @@ def test_a_deep_graph_is_freed_without_a_crash():
     assert (done.returncode, done.stdout) == (0, "traced and freed\ndrawn and freed, under a profiler\n"), done.stderr[
         -2000:
     ]
+
+
+_NEVER_WALKED = f"""
+import torch, tensormagic as tm
+torch.set_num_threads(1)
+w = torch.ones(1, requires_grad=True)
+def chain():
+    x = w.clone()
+    for _ in range({DEEP}):
+        x = x.sin()
+    return x
+for given in ({{}}, {{"forward": True}}):
+    with tm.trace(**given):
+        chain()
+print("traced without a backward", flush=True)
+loss = chain()
+report = tm.why(w, namespace=globals())
+loss = None
+print("searched for a way", flush=True)
+loss = chain()
+with tm.track_memory():
+    loss.backward()
+    loss = None
+loss = chain()
+report = tm.memory(namespace=globals())
+loss = None
+print("asked what it holds", flush=True)
+"""
+
+
+def test_a_deep_graph_asked_node_by_node_is_freed_without_a_crash():
+    """Calls that make it are followed, or what is below a loss is gone down for other reasons than to draw it."""
+    done = subprocess.run(
+        [sys.executable, "-c", _NEVER_WALKED], capture_output=True, text=True, check=False, timeout=300
+    )
+    said = "traced without a backward\nsearched for a way\nasked what it holds\n"
+    assert (done.returncode, done.stdout) == (0, said), done.stderr[-2000:]
 
 
 def test_nothing_of_a_deep_graph_lives_longer():
@@ -110,3 +153,9 @@ def test_small_graphs_are_left_as_they_are():
         x = x.sin()
     Walker(Origins(), Leaves({}, ModuleNames({}))).walk([x.grad_fn])
     assert x.grad_fn.metadata == {}
+    few = torch.ones(2, requires_grad=True)
+    for _ in range(MANY_BELOW - 10):
+        few = few.sin()
+    for _ in range(2 * ASKED_BETWEEN):
+        grad_fn_of(few)
+    assert few.grad_fn.metadata == {}
