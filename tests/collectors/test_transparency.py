@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import random
+import weakref
 from contextlib import nullcontext
 
 import pytest
@@ -152,6 +154,73 @@ def test_the_memory_of_singular_values_is_that_of_the_values():
     (timeline,) = run.report.timelines
     assert timeline.live[-1] - timeline.live[0] == values.nbytes
     assert max(timeline.live) < timeline.live[0] + a.nbytes
+
+
+@every_follower
+def test_parameters_can_be_swapped(follow):
+    """Torch refuses to swap tensors that are held weakly: by the user, but not by what follows the run, or did."""
+    net, x = torch.nn.Linear(3, 2), torch.ones(4, 3)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+    torch.__future__.set_swap_module_params_on_conversion(True)
+    try:
+        with follow() as run:
+            for _ in range(2):
+                net(x).sum().backward()
+                optimizer.step()
+                optimizer.zero_grad()
+            net.double()
+            net.load_state_dict({name: 2 * value for name, value in net.state_dict().items()})
+        net.float()
+        assert run is None or run.report.state == "finished"
+        reference = weakref.ref(net.weight)
+        with pytest.raises(RuntimeError, match="swap Linear") as refused:
+            net.double()
+        assert "weakref" in str(refused.value.__cause__)
+    finally:
+        torch.__future__.set_swap_module_params_on_conversion(False)
+    assert (reference().dtype, net.bias.dtype) == (torch.float32, torch.float32)
+
+
+@every_follower
+def test_functions_that_a_class_handles_by_name_are_its_own(follow):
+    """A class with ``__torch_function__`` finds torch's functions in the table that it made before the run."""
+    handled = {torch.Tensor.norm: "norm", torch.svd: "svd"}
+
+    class Named(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            return handled[func]
+
+    with follow():
+        assert torch.ones(2).as_subclass(Named).norm("nuc") == "norm"
+
+
+class CountsSizes(torch.Tensor):
+    """A wrapper that tells its sizes itself: torch keeps them in its ``__dict__``."""
+
+    @staticmethod
+    def __new__(cls, inner):
+        return torch.Tensor._make_wrapper_subclass(cls, inner.shape, dispatch_sizes_strides_policy="sizes")
+
+    def __init__(self, inner):
+        self.inner = inner
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        def unwrap(x):
+            return x.inner if isinstance(x, CountsSizes) else x
+
+        result = func(*map(unwrap, args), **(kwargs or {}))
+        return cls(result) if isinstance(result, torch.Tensor) else result
+
+
+@every_follower
+def test_a_wrapper_that_tells_its_sizes_can_be_copied(follow):
+    """Its ``__dict__`` is gone over as what lies in it is copied: nobody may ask for its sizes meanwhile."""
+    x = CountsSizes(torch.ones(3, 2))
+    with follow():
+        made = copy.deepcopy(x)
+    assert made.inner.tolist() == [[1, 1]] * 3
 
 
 @every_follower

@@ -47,6 +47,8 @@ class Snapshot:
 def snapshot() -> Snapshot:
     """Return how torch stands now (about 0.1 ms)."""
     functions = {owner: dict(vars(owner)) for owner in (*_CLASSES, *_MODULES)}
+    for held in functions.values():
+        held.pop("__slotnames__", None)  # what `copyreg` keeps in a class that is copied for the first time
     return Snapshot(_switches(), functions, frozenset(_own_threads()))
 
 

@@ -19,6 +19,7 @@ from tensormagic.collectors.geometry.overlap import Region, array_region, overla
 from tensormagic.collectors.geometry.parts import components, storage_of
 from tensormagic.collectors.geometry.strides import Memory, shares_version
 from tensormagic.collectors.graphs.saved_tensors import SavedHere, saved_in_graphs
+from tensormagic.collectors.hooks.replacing import TensorRef
 from tensormagic.collectors.objects.children import BUFFERS, graph_of
 from tensormagic.collectors.objects.namespace import is_kind, plain, telling
 from tensormagic.collectors.objects.referents import BASE_KINDS, Budget, Place, ReferenceWalk, roots
@@ -167,7 +168,7 @@ def _of_tensor(x: torch.Tensor) -> Footprint:
         device=str(x.device),
         nbytes=told(lambda: number(x.numel()) * x.element_size(), 0),
         is_array=False,
-        references=(weakref.ref(x),),
+        references=(TensorRef(x),),
         version=told(lambda: None if x.is_inference() else x._version, None),
     )
 
@@ -187,7 +188,7 @@ def array_footprint(array: np.ndarray) -> Footprint:
         device="cpu",
         nbytes=int(np.ndarray.nbytes.__get__(array)),
         is_array=True,
-        references=(weakref.ref(array),),
+        references=(TensorRef(array),),
     )
 
 

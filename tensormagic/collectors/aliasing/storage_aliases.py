@@ -15,6 +15,7 @@ import torch
 from tensormagic.collectors.geometry.overlap import Region, array_region, place_of, region_of
 from tensormagic.collectors.geometry.parts import named_parts, storage_of
 from tensormagic.collectors.geometry.strides import Memory
+from tensormagic.collectors.hooks.replacing import TensorRef
 from tensormagic.collectors.objects.children import BUFFERS, is_kind
 from tensormagic.collectors.objects.namespace import Walk, root_name, walk_arrays
 from tensormagic.collectors.quiet import quiet
@@ -107,7 +108,7 @@ class StorageAliases:
                         continue  # no strided memory that could be asked for
                     root, in_list = id(space.get(root_name(name))), _ITEM.fullmatch(name)
                     of_list = in_list["list"] if in_list and type(space.get(in_list["list"])) is list else ""
-                    alias = StorageAlias(name, weakref.ref(item), storage, kept, scope, of_list, root)
+                    alias = StorageAlias(name, TensorRef(item), storage, kept, scope, of_list, root)
                     if storage:
                         self._by_storage.setdefault(storage, []).append(alias)
                         self._use_counts[storage] = _use_count(storage)

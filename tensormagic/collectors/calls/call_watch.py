@@ -18,6 +18,7 @@ from tensormagic.collectors.calls.call_notes import ALONE, CLOSELY, MODULE_CALL,
 from tensormagic.collectors.detachment.detachment_facts import ROLES, named
 from tensormagic.collectors.graphs.live_nodes import grad_fn_of, next_nodes, reaches
 from tensormagic.collectors.graphs.saved_tensors import saved_tensor
+from tensormagic.collectors.hooks.replacing import TensorRef
 from tensormagic.collectors.objects.children import updated_by
 from tensormagic.collectors.objects.identity import Marks, name_of
 from tensormagic.collectors.quiet import quiet
@@ -124,6 +125,11 @@ class LoopNotes:
         return self.scaler() if is_left and self.scaler is not None else None
 
 
+def references_to(optimizer: Any) -> list[weakref.ref[Any]]:
+    """Return weak references to what an optimizer updates."""
+    return [TensorRef(one) for one in updated_by(optimizer)]
+
+
 def added(watch: CallWatch, call: Call) -> None:
     """Look at a sum of two numbers."""
     result, loop = call.result, watch.loop
@@ -161,7 +167,7 @@ def normalised(watch: CallWatch, call: Call) -> None:
         loop = watch.loop
         key = graded, watch.module_path(call.frame), None if graded else loop.region()
         if graded and weight is not None and key[1] not in loop.weights:
-            loop.weights[key[1]] = weakref.ref(weight), weight.detach().clone()
+            loop.weights[key[1]] = TensorRef(weight), weight.detach().clone()
         last, batches, in_a_row, longest = loop.norms.get(key, (loop.passes, 0, 0, 0))
         in_a_row = in_a_row + 1 if last == loop.passes else 1
         loop.norms[key] = loop.passes, batches + 1, in_a_row, max(longest, in_a_row)
@@ -177,7 +183,7 @@ def cleared(watch: CallWatch, call: Call) -> None:
             times, _ = loop.clears.of(optimizer) or (0, None)
             loop.clears.put(optimizer, (times + 1, site))
             if times + 1 == HABIT and len(loop.habits) < MOST_OPTIMIZERS:
-                held = list(map(weakref.ref, updated_by(optimizer)))
+                held = references_to(optimizer)
                 loop.habits.append((weakref.ref(optimizer), name_of(optimizer, (), frame), site, held))
 
 

@@ -21,6 +21,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from tensormagic.collectors.calls.call_notes import MODULE_CALL, Call, CallNotes, Found, running_part
 from tensormagic.collectors.geometry.parts import PLAIN
 from tensormagic.collectors.graphs.live_nodes import flat
+from tensormagic.collectors.hooks.replacing import TensorRef
 from tensormagic.collectors.objects.children import has_history, is_leaf
 from tensormagic.collectors.where.source import (
     SourceLines,
@@ -329,8 +330,8 @@ def updated(watch: CallNotes, call: Call) -> None:
         watch.note("update lost", call, operands=(x,), of=2, detail=mode + update)
     if (key := (site, id(x))) in known or len(known) < MOST_UPDATES:
         storage: Any = StorageWeakRef(x.untyped_storage())  # type: ignore[no-untyped-call]
-        gradient = weakref.ref(x.grad)
-        known[key] = Update(weakref.ref(x), x._version, storage, gradient, x.grad._version, weakref.ref(result))
+        gradient = TensorRef(x.grad)
+        known[key] = Update(TensorRef(x), x._version, storage, gradient, x.grad._version, TensorRef(result))
 
 
 def lost_in_steps(watch: CallNotes, step: Any, sites: SourceLines, times: int) -> None:

@@ -12,7 +12,6 @@ Nothing is done in a call while no marked value lives, gradients are on and the 
 from __future__ import annotations
 
 import os
-import weakref
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -39,6 +38,7 @@ from tensormagic.collectors.detachment.detachment_facts import (
     shape_of,
 )
 from tensormagic.collectors.graphs.live_nodes import flat, history_of, without_history
+from tensormagic.collectors.hooks.replacing import TensorRef
 from tensormagic.collectors.objects.children import has_history, is_leaf
 from tensormagic.collectors.objects.identity import Marks
 from tensormagic.collectors.quiet import Looking
@@ -249,7 +249,7 @@ class DetachedValues(Looking):
             return
         values = list(given)
         behind = [found.detached_leaves.leaves for value in values if (found := self.live.of(value)) is not None]
-        behind += [{id(value): weakref.ref(value)} for value in values if is_leaf(value)]
+        behind += [{id(value): TensorRef(value)} for value in values if is_leaf(value)]
         for each in written:
             shared = self.live.of(each)
             marked = shared.leaf() if shared is not None and shared.leaf else None
@@ -264,7 +264,7 @@ class DetachedValues(Looking):
     ) -> Detachment:
         kind, op = what
         number, name = history_of(source) if source is not None else (-1, "")
-        leaf = weakref.ref(source) if source is not None and not has_history(source) else None
+        leaf = TensorRef(source) if source is not None and not has_history(source) else None
         site, by_library, called = self._sites.of_frame(frame), False, None
         if kind == "no_grad" and (region := self._region) is not None:
             called = site if leaf is not None else None

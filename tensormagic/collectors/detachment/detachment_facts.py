@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from tensormagic.collectors.graphs.live_nodes import flat, inputs_of, next_nodes, walk_nodes
+from tensormagic.collectors.hooks.replacing import TensorRef
 from tensormagic.collectors.objects.children import has_history, is_stale
 from tensormagic.collectors.objects.identity import Leaves, Marks, holds
 from tensormagic.collectors.quiet import numbers
@@ -101,7 +102,7 @@ class DetachedLeaves:
 
     def _keep(self, leaf: torch.Tensor) -> None:
         if not holds(self.leaves, leaf) and len(self.leaves) < MOST_LEAVES:
-            self.leaves[id(leaf)] = weakref.ref(leaf)
+            self.leaves[id(leaf)] = TensorRef(leaf)
 
     def alive(self) -> Iterator[torch.Tensor]:
         """Yield the leaves that are still there."""
@@ -119,7 +120,7 @@ class Trained:
     def step(self, given: Iterable[torch.Tensor]) -> None:
         """Note what an optimizer was given that makes its first step."""
         self._stepped = True
-        self._held.update((id(each), weakref.ref(each)) for each in given)
+        self._held.update((id(each), TensorRef(each)) for each in given)
 
     def write(self, leaf: torch.Tensor, behind: Iterable[dict[int, weakref.ref[torch.Tensor]]]) -> None:
         """Note a leaf that is written to by hand, as a moving average is, and the leaves ``behind`` what is written."""
@@ -190,7 +191,7 @@ def receiver_of(made: tuple[int, int], values: list[Any], at: int, result: Any) 
     value = values[at]
     shape, dtype = shape_of(value), dtype_of(value)
     if isinstance(value, torch.Tensor) and value.requires_grad and value is not result:
-        return Receiver(-1, None, leaf=weakref.ref(value), shape=shape, dtype=dtype)  # a leaf of its own by now
+        return Receiver(-1, None, leaf=TensorRef(value), shape=shape, dtype=dtype)  # a leaf of its own by now
     nodes = _nodes_made(made, values[0] if result is None else result)
     if not nodes:
         return None

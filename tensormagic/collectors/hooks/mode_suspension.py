@@ -98,7 +98,8 @@ def _smooths_with_weights(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool
 def _needs_values_alone(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Return whether no gradient is asked for: then there is no need of singular vectors, or of eigenvectors."""
     given = args[0] if args else kwargs.get("input", kwargs.get("A"))
-    return isinstance(given, torch.Tensor) and not (torch.is_grad_enabled() and given.requires_grad)
+    with torch._C.DisableTorchFunction():
+        return isinstance(given, torch.Tensor) and not (torch.is_grad_enabled() and given.requires_grad)
 
 
 def _of_order(keyword: str, *orders: Any) -> _Asks:
@@ -116,9 +117,13 @@ _CALLS: tuple[tuple[Any, str, _Asks], ...] = (
     (torch, "ctc_loss", lambda *_: True),
     *((torch.linalg, name, _needs_values_alone) for name in ("svdvals", "eigvalsh", "eigvals", "cond", "matrix_rank")),
     *((torch.linalg, name, _of_order("ord", 2, -2, "nuc")) for name in ("matrix_norm", "norm")),
-    (torch.Tensor, "norm", _of_order("p", "nuc")),
+    # What `Tensor.norm` comes to; that itself stays, since classes with `__torch_function__` have it in their tables.
+    (torch._VF, "nuclear_norm", _needs_values_alone),
 )
-ASKING_CALLS = {getattr(owner, name): asks for owner, name, asks in _CALLS}
+_nuclear = _of_order("p", "nuc")
+ASKING_CALLS = {
+    torch.Tensor.norm: _nuclear, torch.norm: _nuclear, **{getattr(owner, name): asks for owner, name, asks in _CALLS},
+}  # fmt: skip
 ASKING_NODES = frozenset({
     "CumprodBackward0", "ProdBackward0", "ProdBackward1", "MaskedFillBackward1",
     "MaxBackward1", "MinBackward1", "MedianBackward0", "NanmedianBackward0",

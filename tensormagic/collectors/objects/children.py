@@ -13,7 +13,7 @@ import types
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 import numpy as np
@@ -62,13 +62,25 @@ def is_readable(x: Any) -> bool:
     if type(x) in PLAIN:
         return True
     try:
-        with torch._C.DisableTorchFunction():
+        with torch._C.DisableTorchFunction(), _without_cached_sizes(x):
             node, answers = graph_of(x), all(is_kind(getattr(x, name), kind) for name, kind in _ANSWERS.items())
             if not answers or not (node is None or hasattr(type(node), "_sequence_nr")):
                 return False
             return is_lazy(x) or (is_kind(x.shape, torch.Size) and is_kind(x._base, torch.Tensor, types.NoneType))
     except Exception:
         return False
+
+
+@contextmanager
+def _without_cached_sizes(x: torch.Tensor) -> Iterator[None]:
+    """Take out what torch puts into the ``__dict__`` as a class tells its sizes: somebody may be going over it."""
+    held = attributes_of(x)
+    before = frozenset(held)
+    try:
+        yield
+    finally:
+        for name in [name for name in held if name.startswith("_sym_") and name not in before]:
+            del held[name]
 
 
 def graph_of(x: torch.Tensor) -> Any:

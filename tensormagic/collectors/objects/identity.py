@@ -16,6 +16,7 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
+from tensormagic.collectors.hooks.replacing import TensorRef
 from tensormagic.collectors.objects.children import attributes_of, inside, is_kind, items_of
 from tensormagic.collectors.objects.referents import DeepNames, sharded_in
 from tensormagic.collectors.quiet import number
@@ -56,7 +57,7 @@ def _describe(tensor: torch.Tensor, name: str, owner: str) -> Leaf:
     return Leaf(
         name, tuple(map(number, tensor.shape)), str(tensor.dtype).removeprefix("torch."), number(tensor.numel()),
         is_parameter=type(tensor) is nn.Parameter or isinstance(tensor, nn.Parameter), owner=owner,
-        requires_grad=tensor.requires_grad, reference=weakref.ref(tensor),
+        requires_grad=tensor.requires_grad, reference=TensorRef(tensor),
     )  # fmt: skip
 
 
@@ -66,7 +67,7 @@ def holds(known: Mapping[int, Callable[[], Any]], x: object) -> bool:
     return reference is not None and reference() is x
 
 
-class KeyedRef(weakref.ref[Any]):
+class KeyedRef(TensorRef):
     """A weak reference that knows under which key it stands, and what is to be known of its object."""
 
     __slots__ = ("key", "note")
@@ -146,7 +147,7 @@ class ModuleNames:
             if is_kind(value, nn.Module) and not self.path(value):
                 for parameter in value.parameters():
                     if found.of(parameter) is None:
-                        found.put(parameter, weakref.ref(value))
+                        found.put(parameter, TensorRef(value))
         return found
 
 
@@ -277,7 +278,7 @@ class Leaves:
             for each in sharded:
                 if (known_as := self.find(each.parameter)) is not None:
                     for other in each.others:
-                        self._numbers[id(other)], self._others[id(other)] = known_as, weakref.ref(other)
+                        self._numbers[id(other)], self._others[id(other)] = known_as, TensorRef(other)
 
     def _learn(self, tensor: torch.Tensor) -> int:
         if self._names is None or not self._looking:
@@ -294,7 +295,7 @@ class Leaves:
         if is_given and (place := place_in_stage(tensor)) is not None:  # each microbatch has another: one input of it
             name = f"{RECEIVED}{_numbered('', place + 1)}"
             if self._is_taken(name):  # this tensor stands for that leaf, too
-                self._numbers[id(tensor)], self._others[id(tensor)] = self._by_name[name], weakref.ref(tensor)
+                self._numbers[id(tensor)], self._others[id(tensor)] = self._by_name[name], TensorRef(tensor)
                 return self._by_name[name]
         with torch._C.DisableTorchFunction():  # a mode of the user's is not to see what is asked here
             # Two without a name that live at the same time get two names.

@@ -17,6 +17,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
+from tensormagic.collectors.hooks.replacing import TensorRef
 from tensormagic.collectors.objects.children import (
     ObjectReader,
     begins_plainly,
@@ -289,7 +290,7 @@ class DeepNames:
             walk = Walk(worth, LOOKS_IN_FUNCTION if function else LOOKS, ITEMS, gradients=False)
             for path, leaf in walk.named(torch.Tensor):
                 if is_leaf(leaf) and id(leaf) not in names:
-                    reached.setdefault(id(leaf), (weakref.ref(leaf), []))[1].append(path)
+                    reached.setdefault(id(leaf), (TensorRef(leaf), []))[1].append(path)
             for key, (reference, paths) in reached.items():
                 names[key] = reference, self._described(function, nearest(telling(paths))[0]), bool(function)
         return names

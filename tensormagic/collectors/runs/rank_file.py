@@ -31,6 +31,7 @@ import torch
 from tensormagic.collectors import devices
 from tensormagic.collectors.calls.forward import ForwardRecorder
 from tensormagic.collectors.gradients.pass_log import Following, TraceContext, TracePart
+from tensormagic.collectors.hooks.replacing import TensorRef
 from tensormagic.collectors.hooks.undo_stack import UndoStack
 from tensormagic.collectors.quiet import Looking, dispatches_to_python, local_shard, quiet
 from tensormagic.collectors.training import parallel
@@ -198,7 +199,7 @@ class RankFile(Looking, TracePart):
             self._hashes(held_by(optimizer))
             known = [(number, each) for each in held_by(optimizer) if (number := self._leaves.find(each)) is not None]
             is_flat = "FSDP1" in self._parallel.kinds
-            self._shards = [weakref.ref(each) for _, each in known if is_flat or local_shard(each) is not each]
+            self._shards = [TensorRef(each) for _, each in known if is_flat or local_shard(each) is not each]
             if (spread := parallel.placed(known))["of"]:  # how the parameters are spread that are DTensors
                 self._write("placed", **spread)
             del known

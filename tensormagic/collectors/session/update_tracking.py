@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
+from tensormagic.collectors.hooks.replacing import TensorRef
 from tensormagic.collectors.objects.children import held_by, registered, states_of, updated_by
 from tensormagic.collectors.objects.identity import Marks
 from tensormagic.collectors.objects.namespace import is_kind
@@ -139,7 +140,7 @@ def _parameter(
     is_used = bool(state) and ("step" not in state or steps > 0)
     moved = max(moved, 0) if before is None else moved
     trained = optimizer is not None and (is_used or moved > 0 or (before is not None and before.trained))
-    gradient = None if p.grad is None else (weakref.ref(p.grad), p.grad._version)
+    gradient = None if p.grad is None else (TensorRef(p.grad), p.grad._version)
     place = (0 if optimizer is None else id(optimizer), id(model))
     return Parameter(
         name, p, ParameterMemory(p._version, gradient, place, p.requires_grad, trained), before, moved, steps, is_used

@@ -13,11 +13,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from tensormagic.collectors.calls.call_watch import LoopNotes
+from tensormagic.collectors.calls.call_watch import LoopNotes, references_to
 from tensormagic.collectors.devices import DeferredWork
 from tensormagic.collectors.gradients.pass_log import PassLog
 from tensormagic.collectors.graphs.live_nodes import next_nodes
-from tensormagic.collectors.objects.children import is_kind, updated_by
+from tensormagic.collectors.hooks.replacing import TensorRef
+from tensormagic.collectors.objects.children import is_kind
 from tensormagic.collectors.objects.identity import Leaves, name_of
 from tensormagic.collectors.objects.namespace import modules_in
 from tensormagic.collectors.quiet import dispatches_to_python, quiet
@@ -66,7 +67,7 @@ class Followed:
 
     def __init__(self, optimizer: torch.optim.Optimizer, name: str, stepping: Stepping, leaves: Leaves) -> None:
         self.reference, self.name, self._type_name = weakref.ref(optimizer), name, type(optimizer).__name__
-        self.first: Reference = next(map(weakref.ref, held_by(optimizer)), lambda: None)  # of its parameters
+        self.first: Reference = next(map(TensorRef, held_by(optimizer)), lambda: None)  # of its parameters
         self.stepping, self.restarts, self._leaves = stepping, Restarts(), leaves
         self._looks = self._count = 0
         self.numbers: set[int] = set()  # of the leaves that it holds
@@ -101,7 +102,7 @@ class Followed:
                 there.add(number)
                 self.owners[known[number].owner] = None
             else:
-                self._unknown.append(weakref.ref(parameter))
+                self._unknown.append(TensorRef(parameter))
                 self._shapes.append(tuple(parameter.shape))
                 self._unknown_idle &= parameter.grad is None
         self._references = {number: known[number].reference for number in there} | self._references
@@ -160,7 +161,7 @@ class TrainedElsewhere:
         # A weak reference of a tensor is one object, also when the tensor is gone.
         places = {id(self._leaves.known[number].reference): number for number in missing - self.found}
         alive = (one for one in (gc.get_objects() if places else ()) if is_kind(one, torch.optim.Optimizer))
-        every = [(name_of(one, names), loop.cleared_by(one), list(map(weakref.ref, updated_by(one)))) for one in alive]
+        every = [(name_of(one, names), loop.cleared_by(one), references_to(one)) for one in alive]
         gone = [(name, site, given) for reference, name, site, given in loop.habits if reference() is None]
         for name, cleared, given in (*every, *gone):
             if theirs := {places[id(held)] for held in given if id(held) in places}:
@@ -218,7 +219,7 @@ class FrozenMoves:
                     parameter=self._name(held), optimizer=name, steps=0, zero=False,
                     momentum=bool(group.get("momentum") or group.get("betas")),
                     weight_decay=float(group.get("weight_decay") or 0), frozen=frozen,
-                ), weakref.ref(held))  # fmt: skip
+                ), TensorRef(held))  # fmt: skip
             if one.found.steps < ENOUGH:
                 number = self._leaves.find(held)
                 touched, one.touched = one.touched, self._passes.touched(number) if number is not None else 0
@@ -239,7 +240,7 @@ class FrozenMoves:
             before, held, one.before = one.before, one.reference(), None
             if held is None or (gradient := held.grad) is None:
                 continue
-            one.gradient, one.version = weakref.ref(gradient), gradient._version
+            one.gradient, one.version = TensorRef(gradient), gradient._version
             if before is not None:
                 moved = replace(one.found, location=location, cleared=cleared)
                 with quiet():
@@ -307,7 +308,7 @@ def _weights_beside(model: nn.Module, sensitive: list[nn.Module]) -> list[weakre
         if id(module) in wanted:
             found.update((id(parameter), parameter) for parameter in around.parameters())
         pending += [(child, around) for child in module.children()]
-    return [weakref.ref(parameter) for parameter in found.values()]
+    return [TensorRef(parameter) for parameter in found.values()]
 
 
 # Whether the graph that backward goes through grows from step to step, because it reaches into the steps before.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import weakref
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
@@ -17,6 +16,7 @@ from tensormagic.collectors import devices
 from tensormagic.collectors.calls.forward import ForwardRecorder
 from tensormagic.collectors.devices import DeferredWork
 from tensormagic.collectors.graphs.structure import GraphStructure
+from tensormagic.collectors.hooks.replacing import TensorRef
 from tensormagic.collectors.objects.identity import Leaves
 from tensormagic.collectors.quiet import dispatches_to_python, local_shard, quiet
 from tensormagic.collectors.training.parallel import world_size
@@ -71,7 +71,7 @@ class ParameterProbe:
         version = now._version
         same = self.gradient is not None and self.gradient() is now and self.version == version
         if not same:
-            self.gradient, self.version = weakref.ref(now), version
+            self.gradient, self.version = TensorRef(now), version
         return same
 
     @property
@@ -129,7 +129,7 @@ def probes_of(tensors: Iterable[torch.Tensor], *, with_gradient: bool = False) -
         if (found := next((at for at in nearest if not with_gradient or asking[at].grad is not None), None)) is None:
             break
         chosen.append(found)
-    return [ParameterProbe(weakref.ref(asking[at])) for at in sorted(chosen)]
+    return [ParameterProbe(TensorRef(asking[at])) for at in sorted(chosen)]
 
 
 @dataclass(slots=True)
