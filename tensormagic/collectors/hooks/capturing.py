@@ -50,6 +50,13 @@ _UNTOUCHED = "{} ran untouched: torch records the code that runs there, so it wa
 # line that called the compiled function.
 
 _DYNAMO, _SWITCH = "torch._dynamo.eval_frame", "_maybe_set_eval_frame"
+_BACKWARD = "a backward under compiled autograd"
+
+
+def compiles_backward() -> bool:
+    """Return whether compiled autograd is on: it compiles the hooks on a graph's nodes with the rest of a backward."""
+    compiler = sys.modules.get("torch._dynamo.compiled_autograd")
+    return compiler is not None and bool(compiler.compiled_autograd_enabled)
 
 
 class Suspendable(Protocol):
@@ -144,6 +151,16 @@ class Captures:
                 self._come_back(left, sys._getframe(1))
 
         return captured
+
+    def run_backward(self, run: Callable[[], Any]) -> Any:
+        """Make a backward call with all aside that Dynamo would follow."""
+        self._untouched[_BACKWARD] = False
+        if not (left := self._leave([*self._at_compiled, *self.dispatch])):
+            return run()
+        try:
+            return run()
+        finally:
+            self._come_back(left, sys._getframe(1))
 
     def _calling(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @uncounted

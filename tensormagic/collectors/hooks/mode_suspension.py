@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from tensormagic.collectors.hooks.capturing import Captures
+from tensormagic.collectors.hooks.capturing import Captures, compiles_backward
 from tensormagic.collectors.hooks.modes import Follower, OperationMode
 from tensormagic.collectors.hooks.replacing import BackwardCall, Replacements, followed_backward, without_dynamo
 from tensormagic.collectors.hooks.undo_stack import UndoStack
@@ -221,6 +221,8 @@ class ModeSuspension(OperationListener):
     @uncounted
     def follow(self, call: BackwardCall) -> Any:
         """Make a backward call; around its nodes that ask, the mode is off."""
+        if compiles_backward():
+            return self.captures.run_backward(call.run)
         if not self._asks:
             return call.run()
         with torch._C.DisableTorchFunction():

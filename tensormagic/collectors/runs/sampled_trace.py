@@ -23,6 +23,7 @@ from tensormagic.collectors.gradients.on_device import DeviceNumbers
 from tensormagic.collectors.gradients.pass_log import Following, is_being_compiled
 from tensormagic.collectors.gradients.traced_graph import TracedGraph
 from tensormagic.collectors.graphs.structure import Walk
+from tensormagic.collectors.hooks.capturing import compiles_backward
 from tensormagic.collectors.hooks.modes import active_modes
 from tensormagic.collectors.hooks.replacing import BackwardCall, Replacement
 from tensormagic.collectors.hooks.undo_stack import SignalsWait
@@ -231,7 +232,7 @@ class SampledTracer(Tracer):
         """Make a backward call, and follow it where it is one of a step that is traced."""
         if not self._sampler.tracing:
             return self._pass_by(call)
-        if get_ident() != self._home or is_being_compiled():
+        if get_ident() != self._home or is_being_compiled() or compiles_backward():
             return super().follow(call)
         if self._inside:
             return super().follow(call) if self._running else call.run()

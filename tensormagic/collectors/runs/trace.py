@@ -29,7 +29,7 @@ from tensormagic.collectors.gradients.pass_log import Following, TraceContext, T
 from tensormagic.collectors.gradients.traced_graph import GraphBook, TracedGraph
 from tensormagic.collectors.graphs.live_nodes import NodeThreads
 from tensormagic.collectors.graphs.structure import Walk, Walker, start_nodes
-from tensormagic.collectors.hooks.capturing import Captures
+from tensormagic.collectors.hooks.capturing import Captures, compiles_backward
 from tensormagic.collectors.hooks.mode_suspension import Listener
 from tensormagic.collectors.hooks.modes import aside, calls_aside, ours_are_on, unseen
 from tensormagic.collectors.hooks.replacing import BackwardCall, followed_backward, noted_dual_levels, plain_stacks
@@ -163,6 +163,8 @@ class Tracer(Listener):
         captured = torch._C._get_tracing_state() is not None  # by TorchScript's tracer
         if captured or pass_log.is_being_compiled() or infers_shapes():
             return call.run()
+        if compiles_backward():
+            return self._captures.run_backward(call.run)
         if devices.there.capturing():
             self._add_gap("backward", _CAPTURING)
             return call.run()

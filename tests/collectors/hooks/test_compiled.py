@@ -18,6 +18,7 @@ from tests.support.functions import Same
 from tests.support.kernel import ROOT
 
 dynamo = pytest.importorskip("torch._dynamo")
+pytest.importorskip("torch._dynamo.compiled_autograd")
 from torch._dynamo.testing import CompileCounter, CompileCounterWithBackend  # noqa: E402
 
 
@@ -75,6 +76,32 @@ def test_a_compiled_module_keeps_its_fused_paths_and_results():
         seen = compiled(x)
     assert torch.equal(seen, expected)
     assert counter.frame_count == 1
+
+
+@pytest.mark.parametrize("follow", [
+    tm.trace, lambda: tm.trace(level="ops", memory=True), lambda: tm.trace(budget=0.5), tm.track_memory,
+    tm.watch_writes, tm.track_rng,
+])  # fmt: skip
+def test_compiled_autograd_compiles_a_backward_once(follow):
+    """It would compile the hooks of a trace, too: such a backward runs as it does untraced, and the report says so."""
+    counter, weight = CompileCounter(), torch.ones(4, 4, requires_grad=True)
+
+    def gradient(factor):
+        weight.grad = None
+        with dynamo.compiled_autograd._enable(torch.compile(backend=counter, fullgraph=True)):
+            (factor * weight).tanh().sum().backward()
+        return weight.grad.tolist()
+
+    expected = gradient(2.0)
+    with follow() as run:
+        assert gradient(2.0) == gradient(2.0) == expected
+        weight.sin().sum().backward()
+    assert counter.frame_count == 1
+    report = run.report
+    parts = [report] if not hasattr(report, "parts") else list(report.parts)
+    reasons = [gap.reason for part in parts for gap in part.gaps]
+    assert any("a backward under compiled autograd ran untouched" in reason for reason in reasons)
+    assert torch._C._len_torch_function_stack() == torch._C._len_torch_dispatch_stack() == 0
 
 
 def test_a_mode_of_the_persons_own_above_the_trace_does_not_break_the_graph():
