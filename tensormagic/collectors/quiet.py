@@ -6,9 +6,11 @@ ours, those would be recorded as if the user had written them; with gradients on
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from time import perf_counter
+from types import ModuleType
 from typing import Any, TypeVar
 
 import torch
@@ -165,3 +167,28 @@ def outside_functorch() -> Iterator[None]:
     """Compute as if no transform and no dispatch mode were on."""
     with torch._C._DisableFuncTorch(), _disable_current_modes():
         yield
+
+
+# `torch.utils.swap_tensors`, by which modules are converted and shards put in their place, refuses a tensor that
+# anybody holds weakly. We do, also when a run has ended: so it is told of all such references but these.
+
+
+class TensorRef(weakref.ref[Any]):
+    """A weak reference to a tensor of the user's: one for each, as `weakref.ref` makes them."""
+
+    __slots__ = ()
+
+    def __new__(cls, x: Any, callback: Callable[[Any], object] | None = None) -> Any:
+        """Return the one that there is, or a new one."""
+        known = () if callback else weakref.getweakrefs(x)
+        return next((each for each in known if type(each) is cls), None) or super().__new__(cls, x, callback)
+
+
+def _told_of_others(before: ModuleType) -> ModuleType:
+    told = ModuleType(before.__name__)
+    told.__dict__.update(vars(before))
+    told.getweakrefs = lambda x: [each for each in before.getweakrefs(x) if not isinstance(each, TensorRef)]  # type: ignore[attr-defined]
+    return told
+
+
+torch.utils.weakref = _told_of_others(torch.utils.weakref)  # type: ignore[attr-defined]

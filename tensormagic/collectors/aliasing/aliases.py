@@ -19,11 +19,10 @@ from tensormagic.collectors.geometry.overlap import Region, array_region, overla
 from tensormagic.collectors.geometry.parts import components, storage_of
 from tensormagic.collectors.geometry.strides import Memory, shares_version
 from tensormagic.collectors.graphs.saved_tensors import SavedHere, saved_in_graphs
-from tensormagic.collectors.hooks.replacing import TensorRef
 from tensormagic.collectors.objects.children import BUFFERS, graph_of
 from tensormagic.collectors.objects.namespace import is_kind, plain, telling
 from tensormagic.collectors.objects.referents import BASE_KINDS, Budget, Place, ReferenceWalk, roots
-from tensormagic.collectors.quiet import number, numbers, quiet, told
+from tensormagic.collectors.quiet import TensorRef, number, numbers, quiet, told
 from tensormagic.reports import Alias, Holder, HoldersReport
 from tensormagic.words import seconds_text
 

@@ -15,10 +15,9 @@ import torch
 from tensormagic.collectors.geometry.overlap import Region, array_region, place_of, region_of
 from tensormagic.collectors.geometry.parts import named_parts, storage_of
 from tensormagic.collectors.geometry.strides import Memory
-from tensormagic.collectors.hooks.replacing import TensorRef
 from tensormagic.collectors.objects.children import BUFFERS, is_kind
 from tensormagic.collectors.objects.namespace import Walk, root_name, walk_arrays
-from tensormagic.collectors.quiet import quiet
+from tensormagic.collectors.quiet import TensorRef, quiet
 from tensormagic.collectors.where.source import running_functions
 
 # The names that reach a storage: looked up in the namespace and in the functions that are running.

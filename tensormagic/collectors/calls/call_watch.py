@@ -18,10 +18,9 @@ from tensormagic.collectors.calls.call_notes import ALONE, CLOSELY, MODULE_CALL,
 from tensormagic.collectors.detachment.detachment_facts import ROLES, named
 from tensormagic.collectors.graphs.live_nodes import grad_fn_of, next_nodes, reaches
 from tensormagic.collectors.graphs.saved_tensors import saved_tensor
-from tensormagic.collectors.hooks.replacing import TensorRef
 from tensormagic.collectors.objects.children import updated_by
 from tensormagic.collectors.objects.identity import Marks, name_of
-from tensormagic.collectors.quiet import quiet
+from tensormagic.collectors.quiet import TensorRef, quiet
 from tensormagic.collectors.where.source import frame_of, is_own_code, outwards
 from tensormagic.reports import RunningSum, UntrainedNorm
 

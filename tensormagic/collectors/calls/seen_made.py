@@ -21,8 +21,8 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from tensormagic.collectors.calls.call_notes import MODULE_CALL, Call, CallNotes, Found, running_part
 from tensormagic.collectors.geometry.parts import PLAIN
 from tensormagic.collectors.graphs.live_nodes import flat
-from tensormagic.collectors.hooks.replacing import TensorRef
 from tensormagic.collectors.objects.children import has_history, is_leaf
+from tensormagic.collectors.quiet import TensorRef
 from tensormagic.collectors.where.source import (
     SourceLines,
     definition_of,

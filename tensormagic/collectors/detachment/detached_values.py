@@ -38,10 +38,9 @@ from tensormagic.collectors.detachment.detachment_facts import (
     shape_of,
 )
 from tensormagic.collectors.graphs.live_nodes import flat, history_of, without_history
-from tensormagic.collectors.hooks.replacing import TensorRef
 from tensormagic.collectors.objects.children import has_history, is_leaf
 from tensormagic.collectors.objects.identity import Marks
-from tensormagic.collectors.quiet import Looking
+from tensormagic.collectors.quiet import Looking, TensorRef
 from tensormagic.collectors.where.caller import DECORATING
 from tensormagic.collectors.where.source import SourceLines, is_ours, is_own_code, outwards
 from tensormagic.reports.graph import EXPLICIT_CUTS, CutKind

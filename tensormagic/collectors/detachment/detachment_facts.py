@@ -11,10 +11,9 @@ import numpy as np
 import torch
 
 from tensormagic.collectors.graphs.live_nodes import flat, inputs_of, next_nodes, walk_nodes
-from tensormagic.collectors.hooks.replacing import TensorRef
 from tensormagic.collectors.objects.children import has_history, is_stale
 from tensormagic.collectors.objects.identity import Leaves, Marks, holds
-from tensormagic.collectors.quiet import numbers
+from tensormagic.collectors.quiet import TensorRef, numbers
 from tensormagic.reports.graph import CutKind, LeftOut
 
 # What a function is to the tracer is its role.

@@ -5,11 +5,10 @@ from __future__ import annotations
 import functools
 import sys
 import traceback
-import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from threading import RLock, get_ident
-from types import FrameType, ModuleType
+from types import FrameType
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import torch
@@ -386,28 +385,3 @@ def _telling(follower: Follower, between: bool, run: Any, roots: Any, *args: Any
     made = functools.partial(run, roots, *args, **kwargs)
     retains, creates = (len(args) > at and bool(args[at]) for at in (_RETAINS, _CREATES))
     return follower.follow(BackwardCall(tuple(roots), tuple(inputs), accumulates, made, retains, creates, between))
-
-
-# `torch.utils.swap_tensors`, by which modules are converted and shards put in their place, refuses a tensor that
-# anybody holds weakly. We do, also when a run has ended: so it is told of all such references but these.
-
-
-class TensorRef(weakref.ref[Any]):
-    """A weak reference to a tensor of the user's: one for each, as `weakref.ref` makes them."""
-
-    __slots__ = ()
-
-    def __new__(cls, x: Any, callback: Callable[[Any], object] | None = None) -> Any:
-        """Return the one that there is, or a new one."""
-        known = () if callback else weakref.getweakrefs(x)
-        return next((each for each in known if type(each) is cls), None) or super().__new__(cls, x, callback)
-
-
-def _told_of_others(before: ModuleType) -> ModuleType:
-    told = ModuleType(before.__name__)
-    told.__dict__.update(vars(before))
-    told.getweakrefs = lambda x: [each for each in before.getweakrefs(x) if not isinstance(each, TensorRef)]  # type: ignore[attr-defined]
-    return told
-
-
-torch.utils.weakref = _told_of_others(torch.utils.weakref)  # type: ignore[attr-defined]

@@ -16,10 +16,9 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
-from tensormagic.collectors.hooks.replacing import TensorRef
 from tensormagic.collectors.objects.children import attributes_of, inside, is_kind, items_of
 from tensormagic.collectors.objects.referents import DeepNames, sharded_in
-from tensormagic.collectors.quiet import number
+from tensormagic.collectors.quiet import TensorRef, number
 from tensormagic.collectors.where.caller import place_in_stage
 from tensormagic.collectors.where.source import names_of, own_frames
 from tensormagic.reports.base import gc_paused

@@ -17,7 +17,6 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-from tensormagic.collectors.hooks.replacing import TensorRef
 from tensormagic.collectors.objects.children import (
     ObjectReader,
     begins_plainly,
@@ -39,6 +38,7 @@ from tensormagic.collectors.objects.namespace import (
     root_name,
     telling,
 )
+from tensormagic.collectors.quiet import TensorRef
 from tensormagic.collectors.where.source import AskedOnce, running_functions
 from tensormagic.reports import Location
 from tensormagic.reports.aliases import HolderKind

@@ -31,9 +31,8 @@ import torch
 from tensormagic.collectors import devices
 from tensormagic.collectors.calls.forward import ForwardRecorder
 from tensormagic.collectors.gradients.pass_log import Following, TraceContext, TracePart
-from tensormagic.collectors.hooks.replacing import TensorRef
 from tensormagic.collectors.hooks.undo_stack import UndoStack
-from tensormagic.collectors.quiet import Looking, dispatches_to_python, local_shard, quiet
+from tensormagic.collectors.quiet import Looking, TensorRef, dispatches_to_python, local_shard, quiet
 from tensormagic.collectors.training import parallel
 from tensormagic.collectors.training.optimizer_contents import held_by
 from tensormagic.collectors.training.training import is_within_step

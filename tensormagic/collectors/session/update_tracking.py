@@ -12,11 +12,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from tensormagic.collectors.hooks.replacing import TensorRef
 from tensormagic.collectors.objects.children import held_by, registered, states_of, updated_by
 from tensormagic.collectors.objects.identity import Marks
 from tensormagic.collectors.objects.namespace import is_kind
-from tensormagic.collectors.quiet import quiet
+from tensormagic.collectors.quiet import TensorRef, quiet
 from tensormagic.collectors.session.session_walk import ChangingLines, assigned
 from tensormagic.collectors.where.source import CellNumber, no_cell
 from tensormagic.reports import Location, UnchangedParameters

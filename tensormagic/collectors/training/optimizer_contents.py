@@ -17,11 +17,10 @@ from tensormagic.collectors.calls.call_watch import LoopNotes, references_to
 from tensormagic.collectors.devices import DeferredWork
 from tensormagic.collectors.gradients.pass_log import PassLog
 from tensormagic.collectors.graphs.live_nodes import next_nodes
-from tensormagic.collectors.hooks.replacing import TensorRef
 from tensormagic.collectors.objects.children import is_kind
 from tensormagic.collectors.objects.identity import Leaves, name_of
 from tensormagic.collectors.objects.namespace import modules_in
-from tensormagic.collectors.quiet import dispatches_to_python, quiet
+from tensormagic.collectors.quiet import TensorRef, dispatches_to_python, quiet
 from tensormagic.collectors.training.stepping import Reference, Stepping
 from tensormagic.collectors.where.caller import Origins, sequence_number
 from tensormagic.reports import FrozenUpdate, GraphGrowth, IdleOptimizer, ModelMode, OptimizerUse

@@ -16,9 +16,8 @@ from tensormagic.collectors import devices
 from tensormagic.collectors.calls.forward import ForwardRecorder
 from tensormagic.collectors.devices import DeferredWork
 from tensormagic.collectors.graphs.structure import GraphStructure
-from tensormagic.collectors.hooks.replacing import TensorRef
 from tensormagic.collectors.objects.identity import Leaves
-from tensormagic.collectors.quiet import dispatches_to_python, local_shard, quiet
+from tensormagic.collectors.quiet import TensorRef, dispatches_to_python, local_shard, quiet
 from tensormagic.collectors.training.parallel import world_size
 from tensormagic.reports import Accumulation, OptimizerUse, StepKind, StepPattern
 
