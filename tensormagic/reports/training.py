@@ -135,7 +135,9 @@ class OptimizerUse:
     foreign_at: int | None = None  #: Index into `TraceReport.locations` of the line of that first backward.
     #: Of updates by hand: whether values of other leaves were written to these, as a moving average does.
     follows: bool = False
-    again: bool = False  #: Whether an optimizer before it stepped the same tensors, not another model's of that name.
+    #: Whether an optimizer before it stepped the same tensors, not another model's of that name, and it has not taken
+    #: over the state of one.
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

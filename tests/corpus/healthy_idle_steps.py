@@ -93,6 +93,31 @@ def an_optimizer_for_each_stage():
     return trace.report
 
 
+def _handed_over(kind, **options):
+    net, state = mlp(64, 16, 10), None
+    with tm.trace(namespace={"net": net}) as trace:
+        for images, classes in batches(6):
+            optimizer = kind(net.parameters(), lr=0.01, **options)
+            if state is not None:
+                optimizer.load_state_dict(state)
+            optimizer.zero_grad()
+            F.cross_entropy(net(images.flatten(1)), classes).backward()
+            optimizer.step()
+            state = optimizer.state_dict()
+    return trace.report
+
+
+@healthy(nearly="TM616")
+def an_optimizer_for_each_round_that_takes_over_the_state():
+    """A client of federated learning is started anew for each round, with the state of the one before."""
+    return _handed_over(torch.optim.AdamW)
+
+
+@healthy(nearly="TM616")
+def an_optimizer_made_with_a_state_that_takes_over_another():
+    return _handed_over(torch.optim.Adagrad)
+
+
 @healthy(nearly="TM617")
 def weights_in_bfloat16_that_move():
     net = mlp(64, 16, 10).bfloat16()

@@ -13,11 +13,12 @@ from typing import Any
 import torch
 from torch import nn
 
+from tensormagic.collectors import devices
 from tensormagic.collectors.calls.call_watch import LoopNotes, references_to
 from tensormagic.collectors.devices import DeferredWork
 from tensormagic.collectors.gradients.pass_log import PassLog
 from tensormagic.collectors.graphs.live_nodes import next_nodes
-from tensormagic.collectors.objects.children import is_kind
+from tensormagic.collectors.objects.children import is_kind, states_of
 from tensormagic.collectors.objects.identity import Leaves, name_of
 from tensormagic.collectors.objects.namespace import modules_in
 from tensormagic.collectors.quiet import TensorRef, dispatches_to_python, quiet
@@ -125,6 +126,15 @@ class Followed:
             zero_rate_steps=self._zero_rate_steps, graphed=self.graphed, scaled=self.scaled, again=self.again,
             repeated=len(self.restarts.again), repeated_at=self.restarts.at, repeated_of=self.restarts.of,
         )  # fmt: skip
+
+
+def takes_over(optimizer: torch.optim.Optimizer) -> bool:
+    """Return whether an optimizer that has not stepped has the state of one that has; some are made with a state."""
+    state: dict[str, Any] = next((each for each in list(states_of(optimizer).values()) if each), {})
+    step = state.get("step", 1)
+    if isinstance(step, torch.Tensor):
+        return devices.there.holds(step) or float(step) > 0
+    return bool(state) and step != 0
 
 
 class TrainedElsewhere:

@@ -32,6 +32,7 @@ from tensormagic.collectors.training.optimizer_contents import (
     ModelModes,
     TrainedElsewhere,
     held_by,
+    takes_over,
 )
 from tensormagic.collectors.training.stepping import ByHand, Moment, Stepping, probes_of
 from tensormagic.reports import UNTOUCHED, Clipping, Gap, Graph, Training
@@ -223,7 +224,8 @@ class TrainingWatcher(Looking, TracePart):
         name = name_of(optimizer, list(self._namespace.items()), sys._getframe())
         found = Followed(optimizer, name, stepping, self._leaves)
         first = found.first()
-        found.again = first is not None and any(one.first() is first for one in self._optimizers)
+        again = first is not None and any(one.first() is first for one in self._optimizers)
+        found.again = again and not takes_over(optimizer)
         self._followed.put(optimizer, found)
         self._optimizers.append(found)
         stepping.begin()
