@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import torch
 
 
-OLDEST_TORCH = (2, 10)
+OLDEST_TORCH, NEWEST_TORCH = (2, 10), (2, 15)  # that is needed, and that all magics were tried with
 _NEEDED = ".".join(map(str, OLDEST_TORCH))
 
 

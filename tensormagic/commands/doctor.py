@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from tensormagic import api
-from tensormagic.collectors.requirements import numbers_of, shows_widgets, small_step, torch_facts
+from tensormagic.collectors.requirements import NEWEST_TORCH, numbers_of, shows_widgets, small_step, torch_facts
 from tensormagic.commands import Command
 from tensormagic.errors import RequirementError
 from tensormagic.words import error_text, number_of_bytes, plural
@@ -129,6 +129,9 @@ def _package(one: Needed) -> Check:
         return Check(one.name, extra, f"not installed{oldest}", f'pip install "{wanted}"')
     if one.oldest and is_older(found, one.oldest):
         return Check(one.name, extra, f"{found}{oldest}", f'pip install --upgrade "{one.name}>={one.oldest}"')
+    if one.name == "torch" and numbers_of(found)[:2] > NEWEST_TORCH:
+        tried = ".".join(map(str, NEWEST_TORCH))
+        return Check(one.name, "note", f"{found} (newer than any that was tried)", f'pip install "torch=={tried}.*"')
     return Check(one.name, "ok", found)
 
 

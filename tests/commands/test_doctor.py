@@ -6,8 +6,11 @@ from importlib import metadata
 
 import pytest
 
+from tensormagic.collectors.requirements import NEWEST_TORCH
 from tensormagic.commands import doctor, main
 from tensormagic.commands.doctor import Needed
+from tests.support.kernel import ROOT
+from tools.matrix import ROWS
 
 
 def test_this_machine_is_well(capsys):
@@ -56,6 +59,23 @@ def test_a_missing_and_an_old_package(monkeypatch, capsys):
     assert checks["torch"].described == "2.5.1 (needs 2.6 or newer)"
     assert checks["torch"].fix == 'pip install --upgrade "torch>=2.6"'
     assert (checks["anywidget"].status, checks["anywidget"].fix) == ("missing", 'pip install "anywidget"')
+
+
+@pytest.mark.parametrize(("found", "status"), [("2.15.1+cpu", "ok"), ("2.16.0", "note"), ("3.0.0a0+git1", "note")])
+def test_a_torch_that_nobody_has_tried(monkeypatch, found, status):
+    """It may work: the note says which one does."""
+    monkeypatch.setattr(doctor, "needed", lambda: [Needed("torch", "2.10")])
+    monkeypatch.setattr(doctor.metadata, "version", lambda _: found)
+    check = {check.name: check for check in doctor.packages()}["torch"]
+    assert (check.status, "newer than any that was tried" in check.described) == (status, status == "note")
+    assert check.fix == ('pip install "torch==2.15.*"' if status == "note" else "")
+
+
+def test_the_newest_torch_is_a_row_of_the_matrix():
+    """README and the matrix name the same one."""
+    newest = ".".join(map(str, NEWEST_TORCH))
+    assert f"torch-{newest}" in {row.name for row in ROWS}
+    assert f"to {newest}" in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_a_missing_extra_is_a_note(monkeypatch):
