@@ -56,7 +56,7 @@ _BACKWARD = "a backward under compiled autograd"
 def compiles_backward() -> bool:
     """Return whether compiled autograd is on: it compiles the hooks on a graph's nodes with the rest of a backward."""
     compiler = sys.modules.get("torch._dynamo.compiled_autograd")
-    return compiler is not None and bool(compiler.compiled_autograd_enabled)
+    return bool(getattr(compiler, "compiled_autograd_enabled", False))
 
 
 class Suspendable(Protocol):
