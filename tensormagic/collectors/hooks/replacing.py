@@ -224,7 +224,11 @@ def plain_stacks() -> Replacement:
 
 _QUESTIONS = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
 _ASKING = (torch.overrides, torch.functional, nn.functional)
-_BACKWARD = frozenset(call.__code__ for call in (torch.Tensor.backward, torch.autograd.backward, torch.autograd.grad))
+# `dim_order` hands a mode no more than the tensor.
+_DIRECT = frozenset(
+    call.__code__
+    for call in (torch.Tensor.backward, torch.autograd.backward, torch.autograd.grad, torch.Tensor.dim_order)
+)
 
 
 class HiddenMode(Replacements):
@@ -246,17 +250,17 @@ class HiddenMode(Replacements):
             self.step_back()
             return
         asked = [(module, name, self._answering) for module in _ASKING for name in _QUESTIONS]
-        asked.append((torch._tensor, "has_torch_function_unary", self._answering_backward))
-        asked.append((torch.autograd, "has_torch_function", self._answering_backward))
+        asked.append((torch._tensor, "has_torch_function_unary", self._answering_direct))
+        asked.append((torch.autograd, "has_torch_function", self._answering_direct))
         for module, name, answering in asked:
             self.put(module, name, answering)
 
-    def _answering_backward(self, original: Callable[..., bool]) -> Callable[..., bool]:
-        """Return the answer for calls of backward, which are seen elsewhere; other questions get torch's own."""
+    def _answering_direct(self, original: Callable[..., bool]) -> Callable[..., bool]:
+        """Return the answer for calls that take no way through the mode; other questions get torch's own."""
         answer = self._answering(original)
 
         def has_torch_function(*args: Any) -> bool:
-            return answer(*args) if foreign_caller(sys._getframe(1)).f_code in _BACKWARD else original(*args)
+            return answer(*args) if foreign_caller(sys._getframe(1)).f_code in _DIRECT else original(*args)
 
         return has_torch_function
 
