@@ -203,50 +203,6 @@ def test_an_argument_that_torch_hands_to_no_mode(follow):
         x.dim_order(ambiguity_check=True)
 
 
-class Plain(torch.Tensor):
-    """Made as torch's page on extending it makes one."""
-
-
-class Noted(torch.Tensor):
-    """Has a constructor of its own."""
-
-    def __new__(cls, x, *, note):
-        return super().__new__(cls, x)
-
-    def __init__(self, x, *, note):
-        self.note = note
-
-
-@every_follower
-def test_instances_of_a_subclass_can_be_made(follow):
-    """Under any dispatch mode torch refuses to: it has made a plain tensor of the memory already."""
-    with follow():
-        made = (
-            Plain([1.0, 2.0]),
-            Plain(2, 3),
-            Plain(torch.ones(2)),
-            Plain(),
-            Noted([3.0], note="three"),
-            torch.Tensor([4]),
-        )
-        with pytest.raises(TypeError, match="new"):
-            Plain("one")
-    assert [type(x) for x in made] == [Plain, Plain, Plain, Plain, Noted, torch.Tensor]
-    assert [tuple(x.shape) for x in made] == [(2,), (2, 3), (2,), (0,), (1,), (1,)]
-    assert (made[0].tolist(), made[2].tolist(), made[4].note) == ([1, 2], [1, 1], "three")
-    assert "__new__" not in vars(torch.Tensor)
-    assert Plain([5.0]).tolist() == [5]
-
-
-def test_the_memory_of_an_instance_of_a_subclass_is_known():
-    """It belongs to the line that made it."""
-    with tm.track_memory(namespace={}) as run:
-        made = Plain(1000, 10)
-    (timeline,) = run.report.timelines
-    assert timeline.live[-1] == made.nbytes
-    assert any("made = Plain(1000, 10)" in line.location.text for line in run.report.lines if line.location)
-
-
 class CountsSizes(torch.Tensor):
     """A wrapper that tells its sizes itself: torch keeps them in its ``__dict__``."""
 

@@ -77,28 +77,6 @@ class OperationFollower(Follower):
         if self.mode is not None and not self.mode.followers:
             self.mode.let_go()  # after the listeners have ended: what goes with the stand-ins is no event of the run
 
-    def making(self, original: Callable[..., Any]) -> Any:
-        """Return what replaces ``torch.Tensor.__new__``, which refuses to make a tensor of another class under a mode.
-
-        What it makes inside is an operation, whose result the mode has made a plain tensor of already.
-        """
-
-        @uncounted
-        def new(cls: type, *args: Any, **kwargs: Any) -> Any:
-            place = -1 if cls is torch.Tensor else self.leave()
-            if place < 0:
-                return original(cls, *args, **kwargs)
-            try:
-                result = original(cls, *args, **kwargs)
-            finally:
-                self.come_back(place)
-            for each in self.listeners:
-                if each.looks:
-                    each.note_whole(cls.__name__, result, sys._getframe(1))
-            return result
-
-        return staticmethod(new)
-
 
 # Where a dispatch mode steps off, so that the run stays the user's: what came out there is looked at. What changes the
 # size of a storage by no operation is noted, too.
@@ -187,7 +165,6 @@ class ModeSuspension(OperationListener):
         stack.callback(self._replaced.remove_all)
         for owner, name, _ in _CALLS:
             self._replaced.put(owner, name, self._calling)
-        self._replaced.put(torch.Tensor, "__new__", self._mode.making)
         if self._looking:
             self._replaced.put(torch.UntypedStorage, "resize_", self._resizing)
         stack.enter_context(self.captures)

@@ -17,7 +17,7 @@ from tensormagic.collectors.calls.forward import ForwardRecorder
 from tensormagic.collectors.gradients.pass_log import Following, TraceContext, TracePart
 from tensormagic.collectors.graphs.structure import Walk
 from tensormagic.collectors.hooks.mode_suspension import ASKING_CALLS, OperationFollower, OperationListener
-from tensormagic.collectors.hooks.replacing import BackwardCall, Replacement, without_dynamo
+from tensormagic.collectors.hooks.replacing import BackwardCall, without_dynamo
 from tensormagic.collectors.hooks.undo_stack import UndoStack
 from tensormagic.collectors.ops import NEW, ONE, WHOLE, GraphCosts, NodeCost, Place, Places, Row, new_bytes
 from tensormagic.collectors.quiet import quiet
@@ -243,7 +243,6 @@ class OpRecorder(TracePart):
         """Begin to count."""
         undoing.callback(self._end)
         undoing.enter_context(self.follower)
-        undoing.enter_context(Replacement(torch.Tensor, "__new__", self.follower.making))
         self._home = get_ident()
 
     def begin_pass(self, found: Walk, followed: Following) -> None:
