@@ -1,4 +1,4 @@
-"""Where tensormagic's own torch operations run: outside everything the user has switched on.
+"""Asks torch, and holds tensors, so that the user's run does not notice: outside everything that is switched on.
 
 A collector reads tensors with torch operations. Under the user's function modes, dispatch modes or a tracer of
 ours, those would be recorded as if the user had written them; with gradients on they would grow a graph.

@@ -12,38 +12,28 @@ import contextlib
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from torch.utils._python_dispatch import TorchDispatchMode
 
 import tensormagic as tm
 
 _HERE = str(Path(__file__).parents[2])
 sys.path.insert(0, _HERE)
-from tests.support.leftovers import leftovers, snapshot  # noqa: E402  (found there)
+from tests.ecosystem.follow import FOLLOWERS, Idle  # noqa: E402  (found there)
+from tests.support.leftovers import leftovers, snapshot  # noqa: E402  (likewise)
 
 sys.path.remove(_HERE)
 for _name in [name for name in sys.modules if name.partition(".")[0] == "tests"]:
     del sys.modules[_name]  # the other project may have modules of these names
 
 
-class _Mode(TorchDispatchMode):
-    report = None
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return func(*args, **(kwargs or {}))
-
-
-_FOLLOWERS: dict[str, Callable[[], Any]] = {
-    "mode": _Mode, "trace": tm.trace, "ops": lambda: tm.trace(level="ops"), "memory": tm.track_memory,
-    "forward": lambda: tm.trace(forward=True, values=True), "budget": lambda: tm.trace(budget=0.2),
-    "writes": tm.watch_writes, "draws": tm.track_rng,
+_FOLLOWERS = FOLLOWERS | {
+    "mode": Idle,
     "unmeasured": lambda: tm.trace(forward=True, values=True, writes=True, draws=True),  # all but memory: quick
-    "all": lambda: tm.trace(forward=True, values=True, memory=True, writes=True, draws=True),
-}  # fmt: skip
+}
 _FOLLOW = os.environ.get("FOLLOW", "none")
 _found: collections.Counter[str] = collections.Counter()
 _gaps: collections.Counter[str] = collections.Counter()
@@ -57,7 +47,7 @@ def pytest_runtest_call() -> Iterator[None]:
     before = snapshot()
     with _FOLLOWERS[_FOLLOW]() as run:
         result = yield
-    if (report := run.report) is not None:
+    if (report := getattr(run, "report", None)) is not None:
         with warnings.catch_warnings(), contextlib.redirect_stdout(None):
             warnings.simplefilter("ignore")
             report._repr_mimebundle_()
