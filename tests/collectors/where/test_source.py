@@ -154,3 +154,17 @@ def test_a_shell_that_is_installed_elsewhere_is_a_library(tmp_path):
     settings = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
     ran = subprocess.run([sys.executable, "-c", code], env=settings, capture_output=True, text=True, check=True)
     assert ran.stdout == "False True\n"
+
+
+def test_a_package_reached_through_a_link(tmp_path):
+    """As where a home folder is one: its frames are known as its own, so a compiled call gives the modes back."""
+    (tmp_path / "tensormagic").symlink_to(Path(tensormagic.__file__).parent, target_is_directory=True)
+    code = (
+        "import torch\nimport tensormagic as tm\n"
+        "double = torch.compile(lambda x: x * 2, backend='eager')\n"
+        "with tm.trace(writes=True):\n    double(torch.ones(3))\n    print(torch._C._len_torch_function_stack())\n"
+        "print(tm.__file__)"
+    )
+    command = [sys.executable, "-c", code]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert ran.stdout.split() == ["1", str(tmp_path / "tensormagic" / "__init__.py")]
