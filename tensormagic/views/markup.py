@@ -7,6 +7,7 @@ import dataclasses
 import gzip
 import html
 import json
+import math
 import operator
 import re
 from collections.abc import Callable, Iterator
@@ -158,7 +159,7 @@ _CUT = " …"
 
 def text_width(text: str, size: float, *, bold: bool = False) -> float:
     """Return the width in pixels of ``text`` in the interface font at ``size`` pixels."""
-    ems = sum(_ADVANCE.get(letter, _WIDE if letter >= _FIRST_WIDE else _OTHER) for letter in text)
+    ems = math.fsum(_ADVANCE.get(letter, _WIDE if letter >= _FIRST_WIDE else _OTHER) for letter in text)
     return ems * size * (_BOLD if bold else 1.0)
 
 

@@ -104,7 +104,8 @@ def test_functions_of_a_library(cell):
     cell("%%gpumem --func torch.nn.functional.softmin --func net --into r\nnn.functional.softmin(net(x), 0)")
     report = cell("r").value
     assert [function.name for function in report.functions] == ["torch.nn.functional.softmin", "net"]
-    texts = {report.lines[at].location.text for function in report.functions for at in function.lines}
+    lines = [report.lines[at] for function in report.functions for at in function.lines]
+    texts = {line.location.text for line in lines if line.allocated}  # from Python 3.12 on all lines are there
     assert texts == {"ret = (-input).softmax(dim)", "return F.linear(input, self.weight, self.bias)"}
 
 

@@ -111,5 +111,6 @@ def test_help(cell):
 def test_a_name_that_is_too_long_for_a_folder(cell, folder):
     """It is no folder, whatever the file system says of it; an expression of that length is evaluated."""
     assert "there is no folder or name" in str(cell("%ranks " + "x" * 300).error)
-    assert "cannot be read (File name too long)" in str(cell("%ranks 'x" + "x" * 300 + "'").error)
+    said = str(cell("%ranks 'x" + "x" * 300 + "'").error)  # Python 3.14 is told only that it is none
+    assert "cannot be read (File name too long)" in said or "is no folder" in said
     assert cell("%ranks (" + "'runs/a' or " * 40 + "'')").error is None

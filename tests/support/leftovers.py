@@ -49,6 +49,7 @@ def snapshot() -> Snapshot:
     functions = {owner: dict(vars(owner)) for owner in (*_CLASSES, *_MODULES)}
     for held in functions.values():
         held.pop("__slotnames__", None)  # what `copyreg` keeps in a class that is copied for the first time
+        held.pop("__annotations_cache__", None)  # and Python 3.14 in one that is asked for its annotations
     return Snapshot(_switches(), functions, frozenset(_own_threads()))
 
 

@@ -244,8 +244,11 @@ def shape_of(value: Any) -> tuple[int, ...]:
 
 def dtype_of(value: Any) -> str:
     """Return the dtype of a tensor or an array, without the prefix; of a number its type."""
-    plain = isinstance(value, torch.Tensor | np.ndarray)
-    return str(value.dtype).removeprefix("torch.") if plain else type(value).__name__
+    if not isinstance(value, torch.Tensor | np.ndarray):
+        return type(value).__name__
+    dtype = value.dtype
+    # What else a class has under that name may show the tensor, which shows its dtype.
+    return str(dtype).removeprefix("torch.") if isinstance(dtype, torch.dtype | np.dtype) else ""
 
 
 @dataclass(slots=True, eq=False)

@@ -96,7 +96,10 @@ class Steps:
 
     def failing_at(self, entry: TracebackType | None) -> Failing | None:
         """Return what failed in the frame of an entry; None where that is unknown."""
-        return None if entry is None else failing_at(entry, self.source if entry is self.expression else "")
+        found = None if entry is None else failing_at(entry, self.source if entry is self.expression else "")
+        if found and found.operation == "COMPARE_OP" and self.message.startswith("Boolean value of Tensor"):
+            return replace(found, operation="TO_BOOL")  # Python 3.13 compares and asks in one instruction
+        return found
 
     @property
     def own_entry(self) -> TracebackType | None:

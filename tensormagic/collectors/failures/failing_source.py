@@ -66,7 +66,10 @@ def executed_source(frame: FrameType) -> str:
 
 def lines_in(frame: FrameType) -> list[str]:
     """Return the lines of the source that a frame runs; none where nobody knows it."""
-    return lines_of(frame.f_code.co_filename, frame.f_globals) or executed_source(frame).splitlines(keepends=True)
+    name = frame.f_code.co_filename
+    executed = executed_source(frame).splitlines(keepends=True) if name == "<string>" else []
+    # Python 3.13 takes all such code for what ``python -c`` was given.
+    return executed or lines_of(name, frame.f_globals) or executed_source(frame).splitlines(keepends=True)
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:

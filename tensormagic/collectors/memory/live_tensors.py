@@ -143,7 +143,9 @@ def note_unnamed_referrers(blocks: Sequence[Block], ours: Container[int]) -> Non
     owners = [x for block in lost for x in block.tensors.values()]
     if not owners:
         return
+    addresses = [*map(id, owners)]  # From Python 3.13 on the arguments of the call are found as well.
     every = [x for x in gc.get_referrers(*owners) if id(x) not in ours and x is not owners and type(x) is not FrameType]
+    every = [x for x in every if not (type(x) is tuple and [*map(id, x)] == addresses)]
     every = [x for x in every if not defining_module(type(x)).startswith("tensormagic.")]
     libraries = {id(vars(module)): name for name, module in list(sys.modules.items()) if type(module) is ModuleType}
     for block in lost:

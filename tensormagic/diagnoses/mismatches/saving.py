@@ -50,13 +50,17 @@ Cannot use ``weights_only=True`` with TorchScript archives
     argument: The file is a model that torch.jit.save wrote, not a checkpoint.
     maybe: {call.report.call.replace("torch.", "torch.jit.", 1)} when call.report.call.startswith("torch.load(")
 
-Can't get attribute '(?P<name>\w+)' on <module '(?P<module>[\w.]+)'
+Can't get attribute '(?P<name>\w+)' on <module '(?P<module>[\w.]+)'|module '(?P<home>[\w.]+)' has no attribute \
+'(?P<gone>\w+)'$
     if: reads_a_file(call)
-    argument: The file names {name} of {module}, which has none: define or import it there before. A file of
+    with named: name or gone; with here: module or home
+    argument: The file names {named} of {here}, which has none: define or import it there before. A file of
         net.state_dict() needs no class.
 
-Can't (?:pickle|get) local object '(?P<name>[^']+)'|Can't pickle <function (?P<other>\S+) at \w+>: attribute
-    with what: "a lambda" if "<lambda>" in (name or other) else (name or other).rpartition(".")[2]
+Can't (?:pickle|get) local object '(?P<name>[^']+)'|Can't pickle local object <(?:function|class) '?(?P<local>[^'\s]+)\
+|Can't pickle <function (?P<other>\S+) at \w+>: (?:attribute|it's not found)
+    with path: name or local or other
+    with what: "a lambda" if "<lambda>" in path else path.rpartition(".")[2]
     with rest: ", or save net.state_dict()" if reads_a_file(call, "save") else ""
     argument: Files and other processes refer to functions and classes by name, and {what} cannot be found that way:
         define it with def or class at the top of a module{rest}.

@@ -176,6 +176,8 @@ def save(report: Report, path: str | os.PathLike[str], *, slide: bool = False) -
         target = Path(path).expanduser().resolve()
     except (ValueError, RuntimeError) as error:  # a NUL in it, a link to itself, a ~ of nobody
         raise TensorMagicError(f"cannot create the file {os.fspath(path)!r}: {error}") from error
+    if target.is_symlink():  # Python 3.13 resolves a link to itself to that link
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(target))
     if form == "json":
         text = json.dumps(report.to_dict(), allow_nan=False, indent=1)
     elif form == "html":

@@ -46,7 +46,8 @@ def of(report, name):
     """Return what is beside each line of a function that did something: allocated, backward, freed, kept."""
     (function,) = (function for function in report.functions if function.name == name)
     lines = [report.lines[at] for at in function.lines]
-    return {line.location.text: (line.allocated, line.backward, line.freed, line.kept) for line in lines}
+    found = {line.location.text: (line.allocated, line.backward, line.freed, line.kept) for line in lines}
+    return {text: numbers for text, numbers in found.items() if any(numbers)}  # from Python 3.12 on all lines are there
 
 
 def test_the_lines_of_a_function():
@@ -64,7 +65,7 @@ def test_the_lines_of_a_function():
     }
     (function,) = report.functions
     assert function.source[0] == "def work(x, kept):"
-    line = report.lines[function.lines[3]]
+    line = next(each for each in report.lines if each.location.text == "z = torch.zeros(512)")
     assert (line.calls, line.largest, line.peak) == (1, 2 * KIB, report.timelines[0].before[0] + 5 * KIB)
 
 
