@@ -6,6 +6,7 @@ import gc
 import subprocess
 import sys
 import weakref
+from collections import deque
 
 import torch
 
@@ -14,6 +15,8 @@ from tensormagic.collectors.graphs.live_nodes import (
     ASKED_BETWEEN,
     MANY_BELOW,
     STRIDE,
+    _DeallocStop,
+    _FreedLater,
     dealloc_stops,
     grad_fn_of,
 )
@@ -56,6 +59,22 @@ def test_a_deep_graph_is_freed_without_a_crash():
     assert (done.returncode, done.stdout) == (0, "traced and freed\ndrawn and freed, under a profiler\n"), done.stderr[
         -2000:
     ]
+
+
+def test_who_frees_at_once_is_the_last_owner():
+    """CPython 3.13 under a profiler comes while the stop still runs: nothing may be left that goes with the stop."""
+    node = deque()
+    gone, seen = weakref.ref(node), []
+
+    class AtOnce(_FreedLater):
+        def ask_once(self):
+            self.nodes.clear()
+            seen.append(gone() is None)
+
+    stop = _DeallocStop((node,), AtOnce())
+    del node
+    del stop
+    assert seen == [True]
 
 
 _NEVER_WALKED = f"""

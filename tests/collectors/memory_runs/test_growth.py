@@ -104,9 +104,7 @@ def test_what_goes_wrong_is_a_gap(monkeypatch):
     with tm.track_memory() as run:
         kept.extend(torch.ones(4) + at for at in range(9))
     assert run.report.leaks == ()
-    assert [gap.reason for gap in own_gaps(run.report)] == [
-        "the search for what grows failed: KeyError: 'x'"
-    ]
+    assert [gap.reason for gap in own_gaps(run.report)] == ["the search for what grows failed: KeyError: 'x'"]
 
 
 def test_the_variables_of_the_function_are_names():
