@@ -478,6 +478,6 @@ def a_generator_for_all_workers():
 
     net = nn.Linear(4, 1)
     with tm.trace(namespace={"net": net}) as trace:
-        for x in DataLoader(Signals(7), batch_size=4, num_workers=2):
+        for x in DataLoader(Signals(7), batch_size=4, num_workers=2, multiprocessing_context="fork"):
             net(x).square().mean().backward()
     return trace.report
