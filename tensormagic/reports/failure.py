@@ -246,6 +246,8 @@ class FailureReport(Report):
     near: tuple[str, ...] = ()  #: Names that an object of torch's has where it lacks the one that was asked for.
     #: Which of the usual names of torch's modules, ``"F"`` and ``"nn"``, the failing code does not know.
     unnamed: tuple[str, ...] = ()
+    #: Classes and functions of this session's cells that worker processes were to have and could not import.
+    unimportable: tuple[str, ...] = ()
     inside: str = ""  #: The function of torch's within which the refused call was made, on something of its own.
     #: ``(graph, node)``, indices into the trace's graphs: the node that was running, where a backward failed.
     node: tuple[int, int] | None = None

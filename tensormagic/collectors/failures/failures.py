@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import ast
+import multiprocessing
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from types import TracebackType
+from types import FunctionType, TracebackType
 from typing import Any
 
 import torch
+from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
 from tensormagic.collectors.autograd_errors.backward_errors import untraced_fault
 from tensormagic.collectors.failures.failing_call import (
@@ -42,6 +45,7 @@ from tensormagic.collectors.graphs.live_nodes import walk_nodes
 from tensormagic.collectors.graphs.nodes import describe_nodes
 from tensormagic.collectors.graphs.structure import Walker, make_structure, start_nodes
 from tensormagic.collectors.memory.live_memory import memory_at
+from tensormagic.collectors.objects.children import attributes_of
 from tensormagic.collectors.objects.identity import Leaves, ModuleNames
 from tensormagic.collectors.objects.namespace import UNKNOWN, is_kind, still_value
 from tensormagic.collectors.quiet import quiet
@@ -150,7 +154,7 @@ def _with_operands(
         layer_call=layer_call(steps, running, path, namespace) if running else "",
         operands=operands, gaps=tuple(Gap("operands", gap) for gap in gaps), call=own.text if own is not None else "",
         inside=report.inside or (COLLATE if samples_in(steps.entries) is not None else ""),
-        unnamed=_unnamed(steps), nothing_to_train=_untrained(steps, own, around),
+        unnamed=_unnamed(steps), unimportable=_unimportable(steps), nothing_to_train=_untrained(steps, own, around),
         near=near_names(error.obj, error.name) if isinstance(error, AttributeError) and error.name else (), **led,
     )  # fmt: skip
 
@@ -174,6 +178,24 @@ def _unnamed(steps: Steps) -> tuple[str, ...]:
     frame = steps.own_entry.tb_frame
     names = {**frame.f_globals, **names_of(frame)}
     return tuple(name for name, module in _USUAL.items() if names.get(name) is not module)
+
+
+def _unimportable(steps: Steps) -> tuple[str, ...]:
+    """Return what of a DataLoader is defined in the session's cells alone, where its workers ended.
+
+    Workers that are forked have all that there is. Others begin anew, as all do from Python 3.14 on, and import the
+    classes and functions that they are sent by name: a script is imported for that, a notebook is no file.
+    """
+    objects = (names_of(entry.tb_frame).get("self") for entry in steps.entries)
+    loading = next((each for each in objects if is_kind(each, _MultiProcessingDataLoaderIter)), None)
+    if loading is None or getattr(sys.modules["__main__"], "__file__", None) is not None:
+        return ()
+    if (loading._workers[0]._start_method or multiprocessing.get_start_method()) == "fork":
+        return ()
+    sent = [loading._dataset, loading._collate_fn, loading._worker_init_fn]
+    sent += [value for each in sent for value in attributes_of(each).values()]  # a Subset's dataset, a transform
+    kinds = (each if isinstance(each, FunctionType | type) else type(each) for each in sent)
+    return tuple(dict.fromkeys(kind.__qualname__ for kind in kinds if kind.__module__ == "__main__"))
 
 
 def _of_backward(

@@ -63,6 +63,13 @@ DataLoader with IterableDataset: expected unspecified (?P<name>\w+) option
 Sum of input lengths does not equal the length of the input dataset
     argument: The lengths of the parts must add up to that of the dataset; fractions such as [0.8, 0.2] always do.
 
+DataLoader worker \(pid.*?\) exited unexpectedly
+    if: call.report.unimportable
+    with names: listed(f"`{name}`" for name in call.report.unimportable)
+    argument: Worker processes begin without this session and cannot import {names}, defined in a cell: move the
+        definition to a file and import it from there. On Linux, multiprocessing_context="fork" works, too.
+    maybe: DataLoader(…, num_workers=0)
+
 DataLoader worker \(pid.*?\) (?:is killed by signal: (?P<signal>[\w ]+)|exited unexpectedly)
     with why: {"Killed": " The system kills processes when memory runs out.",
         "Bus error": " Workers hand batches over in shared memory, /dev/shm: a bus error means that it is full."}

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -141,3 +144,33 @@ def test_memory_that_ran_out_in_a_replica_is_memory_that_ran_out():
     report = explain_error(caught.value)
     assert (report.error, report.location.line) == (said, 9)
     assert report.out_of_memory.asked == 2 << 30
+
+
+_IN_A_CELL = """
+import torch
+from torch.utils.data import DataLoader, Dataset, Subset
+from tensormagic.api.diagnosing import explain_error
+class Noisy(Dataset):
+    def __len__(self):
+        return 4
+    def __getitem__(self, at):
+        return torch.ones(3)
+def scaled(samples):
+    return torch.stack(samples) * 2
+for method in ("fork", "spawn", "forkserver"):
+    try:
+        list(DataLoader(Subset(Noisy(), [0]), 4, num_workers=1, multiprocessing_context=method, collate_fn=scaled))
+        print(method)
+    except RuntimeError as error:
+        print(method, explain_error(error).mismatch.rule)
+"""
+
+
+def test_what_only_a_cell_defines_is_named_where_workers_begin_anew():
+    """As they do by default from Python 3.14 on: the message says no more than that they ended."""
+    ran = subprocess.run([sys.executable, "-c", _IN_A_CELL], capture_output=True, text=True, check=True)
+    told = (
+        "Worker processes begin without this session and cannot import `scaled` and `Noisy`, defined in a cell: move "
+        'the definition to a file and import it from there. On Linux, multiprocessing_context="fork" works, too.'
+    )
+    assert ran.stdout.splitlines() == ["fork", f"spawn {told}", f"forkserver {told}"]
