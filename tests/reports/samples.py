@@ -256,7 +256,7 @@ def failure_report() -> reports.FailureReport:
         gaps=(reports.Gap("operands", HOSTILE),),
         call=HOSTILE,
         layer_call=HOSTILE,
-        unnamed=("F",),
+        unnamed=("F",), unimportable=(HOSTILE,),
         near=(HOSTILE,),
         inside="torch.nn.functional.bilinear",
         node=(0, 1),
