@@ -78,6 +78,7 @@ _LINE = re.compile(r'^ *File "(.+)", line (\d+), in (.+)$', re.MULTILINE)
 _MOST_WAY = 12
 _USUAL = {"F": torch.nn.functional, "nn": torch.nn}
 _PARAMETERS = {"parameters", "named_parameters"}
+_ENDED = re.compile(r"DataLoader worker .* exited unexpectedly")
 _UNUSED = re.compile(r"Tensors?(?: at index (\d+))? appears to not have been used in the graph")
 # Said by an operator of Python's of operands of which none is a tensor: no function of torch's was called.
 _PYTHONS = re.compile(r"can only concatenate (?:tuple|list)|unsupported operand type\(s\) for \S+: (?!.*'Tensor')")
@@ -186,6 +187,8 @@ def _unimportable(steps: Steps) -> tuple[str, ...]:
     Workers that are forked have all that there is. Others begin anew, as all do from Python 3.14 on, and import the
     classes and functions that they are sent by name: a script is imported for that, a notebook is no file.
     """
+    if not _ENDED.search(steps.message):
+        return ()
     objects = (names_of(entry.tb_frame).get("self") for entry in steps.entries)
     loading = next((each for each in objects if is_kind(each, _MultiProcessingDataLoaderIter)), None)
     if loading is None or getattr(sys.modules["__main__"], "__file__", None) is not None:

@@ -163,6 +163,10 @@ for method in ("fork", "spawn", "forkserver"):
         print(method)
     except RuntimeError as error:
         print(method, explain_error(error).mismatch.rule)
+try:
+    list(DataLoader(torch.ones(4), num_workers=1, multiprocessing_context="spawn", collate_fn=lambda samples: samples))
+except Exception as error:
+    print(explain_error(error).mismatch.rule)
 """
 
 
@@ -173,4 +177,6 @@ def test_what_only_a_cell_defines_is_named_where_workers_begin_anew():
         "Worker processes begin without this session and cannot import `scaled` and `Noisy`, defined in a cell: move "
         'the definition to a file and import it from there. On Linux, multiprocessing_context="fork" works, too.'
     )
-    assert ran.stdout.splitlines() == ["fork", f"spawn {told}", f"forkserver {told}"]
+    *by_method, of_lambda = ran.stdout.splitlines()
+    assert by_method == ["fork", f"spawn {told}", f"forkserver {told}"]
+    assert of_lambda.startswith("Files and other processes refer to functions and classes by name, and a lambda cannot")
