@@ -29,6 +29,11 @@ _HOSTS = [getattr(sys.modules.get(name), "__file__", None) for name in ("torch",
 _LIBRARIES = (*_STANDARD, *(str(Path(file).parent) for file in _HOSTS if file))
 _LIBRARY_DIRECTORIES = (PACKAGE_DIRECTORY, *(folder + os.path.sep for folder in _LIBRARIES))
 
+# What people type has no file: at IPython's prompt, at Python's (two names, the second from 3.13 on), in a string, a
+# cell, a doctest, ``code.interact``, PyCharm's console, IDLE, Databricks.
+_NAMES = "ipython", "stdin", "python-input", "string", "cell", "doctest", "console", "input", "pyshell", "command"
+_TYPED = tuple(f"<{name}" for name in _NAMES)
+
 MOST_PLACES = 1 << 14  # in code that are known by their instruction; beyond, they are looked up by their line again
 MAX_SOURCE_LINES = 400  # a longer file is not put into the report as a whole; the lines that matter always are
 
@@ -46,7 +51,7 @@ MARK = "tensormagic_call"  # the name of frames that call in the name of a user'
 def is_own_code(filename: str) -> bool:
     """Return whether a file is the user's code, a cell with a made-up name too, and no library's, Python's or ours."""
     if filename.startswith("<"):
-        return filename.startswith(("<ipython", "<stdin", "<string", "<cell", "<doctest"))
+        return filename.startswith(_TYPED)
     if any(folder in filename for folder in _INSTALLED):  # also the user's (--user) and the system's
         return False
     return not filename.startswith(_LIBRARY_DIRECTORIES)
@@ -172,7 +177,11 @@ def lines_of(filename: str, names: dict[str, Any] | None = None) -> list[str]:
     """Return the lines of a file or cell as it is now; the globals of its module may know how to load its source."""
     if os.path.exists(filename):  # noqa: PTH110  (of any name that code has; what is gone is left as Python knows it)
         linecache.checkcache(filename)
-    return linecache.getlines(filename, names)
+    known = linecache.getlines(filename, names)
+    if known or not filename.startswith("<python-input"):
+        return known
+    typed = getattr(linecache, "_interactive_cache", {})  # Python 3.14: by file, function and first line
+    return next((each[2] for key, each in typed.items() if key[0] == filename), [])
 
 
 @lru_cache(maxsize=64)  # a cell that runs again, and a file that it calls, take milliseconds

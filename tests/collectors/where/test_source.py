@@ -30,6 +30,8 @@ PURELIB = sysconfig.get_path("purelib")
         ("<ipython-input-3-0123456789ab>", True),
         ("/tmp/ipykernel_123/4567.py", True),
         ("<stdin>", True),
+        ("<python-input-3>", True),
+        ("<console>", True),
         ("<string>", True),
         ("<doctest model.f[0]>", True),
         ("<frozen importlib._bootstrap>", False),
@@ -141,6 +143,14 @@ def test_code_of_any_name_is_traced(filename):
     exec(compile(code, filename, "exec"), names)
     assert len(names["trace"].report.graphs) == 1
     assert lines_of(filename) == []
+
+
+def test_what_was_typed_at_pythons_prompt_has_its_source(monkeypatch):
+    """Python 3.14 keeps it in a table of its own, by the code."""
+    kept = {("<python-input-7>", "step", 1): (6, None, ["x = 1\n"], "<python-input-7>")}
+    monkeypatch.setattr(linecache, "_interactive_cache", kept, raising=False)
+    assert lines_of("<python-input-7>") == ["x = 1\n"]
+    assert lines_of("<python-input-8>") == []
 
 
 def test_a_shell_that_is_installed_elsewhere_is_a_library(tmp_path):
