@@ -256,7 +256,10 @@ def test_an_optimizer_without_parameters_says_which_module_has_none_and_why(cell
     ("error", "says"),
     [
         ("DataLoader worker (pid 7) is killed by signal: Killed. ", f"{WORKER}. The system kills processes when"),
-        ("DataLoader worker (pid(s) 7) exited unexpectedly", f"{WORKER}."),
+        (
+            "DataLoader worker (pid(s) 7) exited unexpectedly",
+            "A worker process ended by itself; what it printed may tell why: with num_workers=0 the samples are made",
+        ),
         (BOOTSTRAPPING, "A process that is started imports the program again"),
         ("Cannot re-initialize CUDA in forked subprocess. To use", "A process that is forked cannot use CUDA after"),
         ("Function 'SqrtBackward0' returned nan values in its 0th output.", "Anomaly detection stops at the first"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 STORES = """\
@@ -105,7 +107,7 @@ def test_functions_of_a_library(cell):
     report = cell("r").value
     assert [function.name for function in report.functions] == ["torch.nn.functional.softmin", "net"]
     lines = [report.lines[at] for function in report.functions for at in function.lines]
-    texts = {line.location.text for line in lines if line.allocated}  # from Python 3.12 on all lines are there
+    texts = {line.location.text for line in lines if line.allocated or sys.version_info < (3, 12)}
     assert texts == {"ret = (-input).softmax(dim)", "return F.linear(input, self.weight, self.bias)"}
 
 

@@ -67,9 +67,10 @@ def executed_source(frame: FrameType) -> str:
 def lines_in(frame: FrameType) -> list[str]:
     """Return the lines of the source that a frame runs; none where nobody knows it."""
     name = frame.f_code.co_filename
-    executed = executed_source(frame).splitlines(keepends=True) if name == "<string>" else []
-    # Python 3.13 takes all such code for what ``python -c`` was given.
-    return executed or lines_of(name, frame.f_globals) or executed_source(frame).splitlines(keepends=True)
+    known = lines_of(name, frame.f_globals)
+    if known and name != "<string>":  # for which Python 3.13 knows only what ``python -c`` was given
+        return known
+    return executed_source(frame).splitlines(keepends=True) or known
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import islice
 from types import FunctionType, TracebackType
 from typing import Any
 
@@ -45,7 +46,7 @@ from tensormagic.collectors.graphs.live_nodes import walk_nodes
 from tensormagic.collectors.graphs.nodes import describe_nodes
 from tensormagic.collectors.graphs.structure import Walker, make_structure, start_nodes
 from tensormagic.collectors.memory.live_memory import memory_at
-from tensormagic.collectors.objects.children import attributes_of
+from tensormagic.collectors.objects.children import ObjectReader
 from tensormagic.collectors.objects.identity import Leaves, ModuleNames
 from tensormagic.collectors.objects.namespace import UNKNOWN, is_kind, still_value
 from tensormagic.collectors.quiet import quiet
@@ -79,6 +80,7 @@ _MOST_WAY = 12
 _USUAL = {"F": torch.nn.functional, "nn": torch.nn}
 _PARAMETERS = {"parameters", "named_parameters"}
 _ENDED = re.compile(r"DataLoader worker .* exited unexpectedly")
+_DEEPEST, _MOST_SENT = 4, 1_000  # levels below what a worker is sent, and objects of each
 _UNUSED = re.compile(r"Tensors?(?: at index (\d+))? appears to not have been used in the graph")
 # Said by an operator of Python's of operands of which none is a tensor: no function of torch's was called.
 _PYTHONS = re.compile(r"can only concatenate (?:tuple|list)|unsupported operand type\(s\) for \S+: (?!.*'Tensor')")
@@ -195,8 +197,12 @@ def _unimportable(steps: Steps) -> tuple[str, ...]:
         return ()
     if (loading._workers[0]._start_method or multiprocessing.get_start_method()) == "fork":
         return ()
-    sent = [loading._dataset, loading._collate_fn, loading._worker_init_fn]
-    sent += [value for each in sent for value in attributes_of(each).values()]  # a Subset's dataset, a transform
+    met = sent = [loading._dataset, loading._collate_fn, loading._worker_init_fn]
+    for _ in range(_DEEPEST):  # a Subset's dataset, a transform among several, the function of a partial
+        whole = (each for each in met if not isinstance(each, FunctionType | type))
+        inner = (held for each in whole for _, _, held in ObjectReader().of(each))
+        met = list(islice(inner, _MOST_SENT))
+        sent = sent + met
     kinds = (each if isinstance(each, FunctionType | type) else type(each) for each in sent)
     return tuple(dict.fromkeys(kind.__qualname__ for kind in kinds if kind.__module__ == "__main__"))
 

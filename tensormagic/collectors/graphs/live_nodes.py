@@ -321,7 +321,7 @@ class _DeallocStop:
 
     def __del__(self) -> None:
         self._freed_later.nodes.extend(self._nodes)
-        self._nodes = ()  # under a profiler CPython 3.13 comes while this runs: the last owner is to be who comes
+        self._nodes = ()  # CPython 3.13 under a profiler may come before this returns: only the list is to hold them
         self._freed_later.ask_once()
 
 

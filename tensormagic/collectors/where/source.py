@@ -21,7 +21,7 @@ from tensormagic.words import syntax
 # an installed package. Where a library calls torch on their behalf, that is the line which called the library. A
 # frame walk costs about a microsecond, so lines are interned: equal places share one small integer, the *site*.
 
-PACKAGE_DIRECTORY = str(Path(__file__).parents[2]) + os.path.sep  # as in our code: a link on the way to it stays one
+PACKAGE_DIRECTORY = str(Path(__file__).parents[2]) + os.path.sep  # with its links, as ``co_filename`` has it
 _INSTALLED = tuple(f"{os.path.sep}{name}{os.path.sep}" for name in ("site-packages", "dist-packages"))
 _STANDARD = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
 # Installed elsewhere (``pip install --target``, an editable torch), these three are libraries all the same.

@@ -73,7 +73,8 @@ DataLoader worker \(pid.*?\) exited unexpectedly
 DataLoader worker \(pid.*?\) (?:is killed by signal: (?P<signal>[\w ]+)|exited unexpectedly)
     with why: {"Killed": " The system kills processes when memory runs out.",
         "Bus error": " Workers hand batches over in shared memory, /dev/shm: a bus error means that it is full."}
-    argument: A worker process ended without an error of Python's: with num_workers=0 the samples are made here, where
+    with how: "without an error of Python's" if signal else "by itself; what it printed may tell why"
+    argument: A worker process ended {how}: with num_workers=0 the samples are made here, where
         the error is seen.{why.get(signal, "")}
 
 attempt has been made to start a new process before the\s+current process has finished its bootstrapping phase

@@ -148,7 +148,8 @@ def test_memory_that_ran_out_in_a_replica_is_memory_that_ran_out():
 
 _IN_A_CELL = """
 import torch
-from torch.utils.data import DataLoader, Dataset, Subset
+from functools import partial
+from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
 from tensormagic.api.diagnosing import explain_error
 class Noisy(Dataset):
     def __len__(self):
@@ -163,6 +164,12 @@ for method in ("fork", "spawn", "forkserver"):
         print(method)
     except RuntimeError as error:
         print(method, explain_error(error).mismatch.rule)
+noisy = TensorDataset(torch.ones(4, 3))
+noisy.transforms = [partial(scaled)]
+try:
+    list(DataLoader(noisy, num_workers=1, multiprocessing_context="spawn"))
+except RuntimeError as error:
+    print(explain_error(error).unimportable)
 try:
     list(DataLoader(torch.ones(4), num_workers=1, multiprocessing_context="spawn", collate_fn=lambda samples: samples))
 except Exception as error:
@@ -177,6 +184,7 @@ def test_what_only_a_cell_defines_is_named_where_workers_begin_anew():
         "Worker processes begin without this session and cannot import `scaled` and `Noisy`, defined in a cell: move "
         'the definition to a file and import it from there. On Linux, multiprocessing_context="fork" works, too.'
     )
-    *by_method, of_lambda = ran.stdout.splitlines()
+    *by_method, inside, of_lambda = ran.stdout.splitlines()
     assert by_method == ["fork", f"spawn {told}", f"forkserver {told}"]
+    assert inside == "('scaled',)"
     assert of_lambda.startswith("Files and other processes refer to functions and classes by name, and a lambda cannot")
