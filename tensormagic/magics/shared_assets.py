@@ -8,6 +8,7 @@ costs a second copy where that is possible, and else the interaction, of which t
 
 from __future__ import annotations
 
+import linecache
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Mapping
@@ -29,9 +30,15 @@ def running_number(shell: Any) -> int:
     ``shell.execution_count`` is that number in IPython 8, and one more in IPython 9, which counts on before it runs a
     cell. The frame of the cell that called the magic belongs to the number it was compiled under, in both.
     """
+    filename = _running_file(shell)
+    return int(shell.execution_count) if filename is None else int(_numbers(shell)[filename])
+
+
+def _running_file(shell: Any) -> str | None:
+    """Return the name that the running cell was compiled under; None where no cell runs."""
     frames = (frame for frame, _ in traceback.walk_stack(sys._getframe(1)))  # noqa: SLF001  (the way to one's callers)
-    numbers = (cell_number(shell, frame.f_code.co_filename) for frame in frames)
-    return next((number for number in numbers if number is not None), int(shell.execution_count))
+    names = (frame.f_code.co_filename for frame in frames)
+    return next((name for name in names if cell_number(shell, name) is not None), None)
 
 
 def cell_number(shell: Any, filename: str) -> int | None:
@@ -46,9 +53,18 @@ def cell_numbers(shell: Any) -> dict[str, int]:
 
 
 def name_of_cell(shell: Any, source: str, cell: str) -> str:
-    """Return a name to compile the text of a cell under: its lines are those of the cell that is running."""
-    number = running_number(shell)
-    name: str = shell.compile.cache(source, number, raw_code=cell)
+    """Return a name to compile the body of a cell magic under, and let Python and IPython find its source there.
+
+    It is the name of the running cell where that is this magic alone: under this name a notebook's debugger sets its
+    breakpoints, and its lines are those of ``source``. Any other name must not be that of a cell with the same body
+    and no magic, whose lines count from the body on: the magic's own line is part of what IPython makes it from.
+    """
+    number, running = running_number(shell), _running_file(shell)
+    called = linecache.getlines(running) if running is not None else []
+    name: str = shell.compile.cache(source, number, raw_code=f"{source.partition(chr(10))[0]}\n{cell}")
+    if running is not None and len(called) == 1 and called[0].rstrip().endswith(f", {cell!r})"):
+        linecache.cache[running] = (*linecache.cache.pop(name)[:3], running)
+        name = running
     _numbers(shell)[name] = number
     return name
 

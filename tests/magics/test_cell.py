@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import inspect
+import linecache
+
 import pytest
 from IPython.core.compilerop import CachingCompiler
 from IPython.core.error import UsageError
@@ -85,3 +89,43 @@ def test_functions_of_earlier_cells_keep_their_number(cell, shell):
     cell("%%tracegrad --into r\nmodel(x).backward()")
     lines = {(location.cell, location.line, location.function) for location in cell("r").value.locations}
     assert (count, 2, "model") in lines
+
+
+def named_as_by_a_kernel(monkeypatch, shell):
+    """Let cells be named by their text, typed as it is, alone: as in a notebook."""
+
+    def by_text(self, raw_code, code, number):
+        return f"/tmp/ipykernel_1/{hashlib.sha1(raw_code.encode()).hexdigest()}.py"
+
+    monkeypatch.setattr(type(shell.compile), "get_code_name", by_text)
+
+
+def test_a_cell_is_compiled_under_the_name_of_the_running_one(cell, shell, monkeypatch):
+    """A notebook's debugger sets breakpoints under that name, which it makes from all of the text."""
+    named_as_by_a_kernel(monkeypatch, shell)
+    text = "%%tracegrad --text\nimport sys\nfilename, line = (f := sys._getframe()).f_code.co_filename, f.f_lineno"
+    cell(text)
+    filename, line = shell.user_ns["filename"], shell.user_ns["line"]
+    assert filename == shell.compile.get_code_name(text, "", 0)
+    assert line == 3
+    assert linecache.getline(filename, line) == f"{text.split(chr(10))[2]}\n"
+
+
+def test_a_cell_that_calls_magics_itself_keeps_its_lines(cell, shell, monkeypatch):
+    """Where the magic is not all of the running cell, that cell's own source stays."""
+    named_as_by_a_kernel(monkeypatch, shell)
+    text = "import sys\nfor n in range(2):\n    get_ipython().run_cell_magic('tracegrad', '--text', 'y = 1')"
+    cell(f"{text}\nname = sys._getframe().f_code.co_filename")
+    assert linecache.getlines(shell.user_ns["name"])[:3] == [f"{line}\n" for line in text.split("\n")]
+
+
+@pytest.mark.parametrize("first", ["", "%%time\n"])
+def test_a_cell_with_and_without_the_magic_has_two_names(cell, shell, monkeypatch, first):
+    """What a function's lines say stays true when its cell runs again with the magic, or that inside another."""
+    named_as_by_a_kernel(monkeypatch, shell)
+    body = "def f():\n    return 1\n"
+    cell(body)
+    before = shell.user_ns["f"]
+    cell(f"{first}%%tracegrad --text\n{body}")
+    followed = shell.user_ns["f"]
+    assert inspect.getsource(before) == inspect.getsource(followed) == body

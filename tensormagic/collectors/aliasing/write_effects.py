@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import linecache
 from collections import ChainMap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -22,7 +21,7 @@ from tensormagic.collectors.geometry.strides import Pattern, Written, is_same_pl
 from tensormagic.collectors.objects.children import graph_of
 from tensormagic.collectors.objects.namespace import is_kind, root_name, still_value
 from tensormagic.collectors.quiet import quiet
-from tensormagic.collectors.where.source import SourceLines, innermost_own, names_of, syntax_of
+from tensormagic.collectors.where.source import SourceLines, innermost_own, names_of, running_line, source_of, syntax_of
 from tensormagic.reports import ChangedName, Clash, Write
 from tensormagic.reports.writes import Extent
 
@@ -63,7 +62,7 @@ class WriteTarget:
 
 def statement_of(frame: FrameType) -> Statement:
     """Return what the running line of a frame writes through; nothing where the source cannot be read."""
-    return _statements("".join(linecache.getlines(frame.f_code.co_filename))).get(frame.f_lineno, Statement())
+    return _statements(source_of(frame)).get(running_line(frame), Statement())
 
 
 @lru_cache(maxsize=16)

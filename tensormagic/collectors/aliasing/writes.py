@@ -160,7 +160,11 @@ class WriteListener(Listener, OperationListener):
             writes_seen=self._seen,
             engine_writes=self._engine_writes,
             names_searched=self._names_searched,
-            gaps=(*gaps, *(Gap("writes", reason) for reason in (self.run.unheard, self._unseen) if reason)),
+            gaps=(
+                *gaps,
+                *self._sites.gaps(),
+                *(Gap("writes", reason) for reason in (self.run.unheard, self._unseen) if reason),
+            ),
         )
 
     # -- around a write -------------------------------------------------------------------------------------------

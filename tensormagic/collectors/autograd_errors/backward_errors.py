@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import inspect
-import linecache
 import re
 from array import array
 from collections import deque
@@ -27,7 +26,7 @@ from tensormagic.collectors.graphs.structure import start_nodes
 from tensormagic.collectors.objects.children import has_history, is_kind, is_stale, updated_by
 from tensormagic.collectors.objects.identity import Leaves
 from tensormagic.collectors.quiet import quiet
-from tensormagic.collectors.where.source import definition_of, syntax_of
+from tensormagic.collectors.where.source import definition_of, in_file, lines_of, syntax_of
 from tensormagic.collectors.where.statements import Scope, bound_by, calls_in, statements
 from tensormagic.reports.base import Location
 from tensormagic.reports.failure import (
@@ -274,14 +273,14 @@ def _shown(text: str | None) -> str:
 
 def return_lines(code: CodeType) -> list[int]:
     """Return the lines of the ``return`` statements in a function's source; its first line where that is not known."""
-    node = definition_of(code, syntax_of("".join(linecache.getlines(code.co_filename))))
+    node = definition_of(code, syntax_of("".join(lines_of(code.co_filename))))
     returns = {each.lineno for each in ast.walk(node or ast.Module([], [])) if isinstance(each, ast.Return)}
-    return sorted(returns) or [code.co_firstlineno]
+    return sorted(returns) or [in_file(code)[0].co_firstlineno]
 
 
 def first_write(code: CodeType) -> tuple[str, int]:
     """Return which argument of a backward its source writes into first, and the line; no name where none is seen."""
-    node = definition_of(code, syntax_of("".join(linecache.getlines(code.co_filename))))
+    node = definition_of(code, syntax_of("".join(lines_of(code.co_filename))))
     given = code.co_varnames[1 : code.co_argcount]
     found = []
     every = ast.walk(node or ast.Module([], []))
@@ -295,7 +294,7 @@ def first_write(code: CodeType) -> tuple[str, int]:
             targets = [each.func.value]
         names = [next((one.id for one in ast.walk(target) if isinstance(one, ast.Name)), "") for target in targets]
         found += [(each.lineno, name) for name in names if name in given]
-    line, name = min(found, default=(code.co_firstlineno, ""))
+    line, name = min(found, default=(in_file(code)[0].co_firstlineno, ""))
     return name, line
 
 

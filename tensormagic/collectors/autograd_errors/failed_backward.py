@@ -30,7 +30,8 @@ from tensormagic.collectors.graphs.structure import Walk
 from tensormagic.collectors.hooks.replacing import BackwardCall
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.where.caller import Origins, sequence_number, with_causes
-from tensormagic.collectors.where.source import is_expected, is_own_code, names_of, own_frames
+from tensormagic.collectors.where.source import is_own_code, names_of, own_frames
+from tensormagic.collectors.where.statements import is_expected
 from tensormagic.reports.failure import (
     BackwardFault,
     FailureReport,

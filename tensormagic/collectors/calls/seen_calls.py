@@ -20,7 +20,14 @@ from tensormagic.collectors.graphs.live_nodes import first_input, flat, reaches
 from tensormagic.collectors.objects.children import is_leaf
 from tensormagic.collectors.objects.identity import holds
 from tensormagic.collectors.quiet import quiet
-from tensormagic.collectors.where.source import is_own_code, names_of, outwards, statements_around, tree_of
+from tensormagic.collectors.where.source import (
+    is_own_code,
+    names_of,
+    outwards,
+    running_line,
+    statements_around,
+    tree_of,
+)
 
 # Calls for which the host has to wait until a device has done all that it was given. On the CPU nothing is noted.
 
@@ -137,7 +144,7 @@ def _scope(around: Sequence[ast.AST], tree: ast.AST) -> ast.AST:
 def _is_shifted(part: ast.AST, frame: FrameType) -> bool:
     """Return whether the first row of what is made is cut off: ``x.view(k, q)[1:].view(q, k - 1)`` shifts each row."""
     tree, text = tree_of(frame), ast.unparse(part)
-    around = statements_around(tree, frame.f_lineno)
+    around = statements_around(tree, running_line(frame))
     scope = _scope(around, tree)
     made = (node for node in ast.walk(scope) if isinstance(node, ast.Assign) and ast.unparse(node.value) == text)
     called = {text, *(ast.unparse(target) for node in made for target in node.targets)}
@@ -410,7 +417,7 @@ def _places(x: torch.Tensor, index: Any) -> torch.Tensor | None:
 def _sum_at(frame: FrameType) -> _Sum | None:
     """Return the sum that the running line writes; None where it is none, or there are several statements."""
     tree = tree_of(frame)
-    around = statements_around(tree, frame.f_lineno)
+    around = statements_around(tree, running_line(frame))
     match [node for node in around if isinstance(node, ast.AugAssign | ast.Assign)]:
         case [ast.AugAssign(target=ast.Subscript(), op=ast.Add() | ast.Sub()) as found]:
             pass

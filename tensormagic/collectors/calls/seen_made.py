@@ -30,6 +30,7 @@ from tensormagic.collectors.where.source import (
     lines_of,
     names_of,
     outwards,
+    running_line,
     statements_around,
     syntax_of,
     tree_of,
@@ -321,7 +322,7 @@ def updated(watch: CallNotes, call: Call) -> None:
     site = watch.site(call)
     watch.updates = known = {key: one for key, one in watch.updates.items() if one.parameter() is not None}
     lost = [key for key, one in known.items() if key[0] == site and one.is_lost()]
-    update = _update_at(tree_of(call.frame), call.frame.f_lineno) if lost else ""
+    update = _update_at(tree_of(call.frame), running_line(call.frame)) if lost else ""
     if lost and not update:
         return  # it was meant for what reads it: a step that is tried, an attack on what was trained
     for key in lost:
@@ -389,11 +390,12 @@ def thrown_away(watch: CallNotes, call: Call) -> None:
     x, frame = call.args[0] if call.args else None, call.frame
     if not isinstance(x, torch.Tensor) or has_history(x) or "out" in call.kwargs:
         return
-    line = linecache.getline(frame.f_code.co_filename, frame.f_lineno, frame.f_globals).strip()
+    number = running_line(frame)
+    line = linecache.getline(frame.f_code.co_filename, number, frame.f_globals).strip()
     if not (_is_weight(x) or ".data" in line or ".grad" in line) or not _LINE.match(line):
         return  # nearly all: the code around these is not read
     tree = tree_of(frame)
-    around = statements_around(tree, frame.f_lineno)
+    around = statements_around(tree, number)
     match around[-1] if around else None:
         case ast.Assign(targets=[ast.Name(id=name)]) as statement:
             scope = next((node for node in reversed(around) if isinstance(node, _ROUNDS)), None)

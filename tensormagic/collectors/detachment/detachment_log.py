@@ -28,7 +28,8 @@ from tensormagic.collectors.graphs.nodes import op_name
 from tensormagic.collectors.graphs.structure import GraphStructure, Walk
 from tensormagic.collectors.objects.namespace import modules_in
 from tensormagic.collectors.where.caller import Origins
-from tensormagic.collectors.where.source import is_expected, name_in, names_of, own_frames
+from tensormagic.collectors.where.source import name_in, names_of, own_frames
+from tensormagic.collectors.where.statements import is_expected
 from tensormagic.reports import Gap, Graph
 from tensormagic.reports.failure import LossWithoutGraph, ModelInScope
 from tensormagic.reports.graph import Cut

@@ -8,13 +8,12 @@ import difflib
 import dis
 import inspect
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import product
 from types import (
     BuiltinFunctionType,
-    CodeType,
     FrameType,
     FunctionType,
     MethodDescriptorType,
@@ -32,6 +31,8 @@ from tensormagic.collectors.objects.namespace import UNKNOWN, still_value
 from tensormagic.collectors.where.source import (
     NOWHERE,
     Position,
+    codes_in,
+    is_gone,
     lines_of,
     names_of,
     outwards,
@@ -59,7 +60,7 @@ def executed_source(frame: FrameType) -> str:
     for text, mode in product((each for each in texts if len(each) <= LONGEST), ("exec", "eval")):
         with suppress(SyntaxError, ValueError):
             made = compile(text, code.co_filename, mode, flags=code.co_flags & _FUTURE, dont_inherit=True)
-            if code in _codes(made):
+            if code in codes_in(made):
                 return text
     return ""
 
@@ -67,17 +68,12 @@ def executed_source(frame: FrameType) -> str:
 def lines_in(frame: FrameType) -> list[str]:
     """Return the lines of the source that a frame runs; none where nobody knows it."""
     name = frame.f_code.co_filename
+    if is_gone(frame.f_code):
+        return []
     known = lines_of(name, frame.f_globals)
     if known and name != "<string>":  # for which Python 3.13 knows only what ``python -c`` was given
         return known
     return executed_source(frame).splitlines(keepends=True) or known
-
-
-def _codes(code: CodeType) -> Iterator[CodeType]:
-    yield code
-    for value in code.co_consts:
-        if isinstance(value, CodeType):
-            yield from _codes(value)
 
 
 # Since Python 3.11 the compiled code says from which columns each instruction comes, so that the expression alone that

@@ -54,14 +54,18 @@ from tensormagic.collectors.session.unregistered import nothing_to_train
 from tensormagic.collectors.where.caller import Origins
 from tensormagic.collectors.where.source import (
     CellNumber,
+    edited,
+    failing_line,
     function_of_code,
     innermost_own,
+    is_gone,
     is_own_code,
     is_own_frame,
     location_in,
     location_of,
     names_of,
     no_cell,
+    running_line,
 )
 from tensormagic.errors import TensorMagicError
 from tensormagic.reports import Edge, FailureReport, Gap, Graph, Location, Node, OutOfMemory
@@ -114,9 +118,11 @@ def failure_of(error: BaseException, around: Surroundings) -> FailureReport | No
         phase: Phase = "backward" if is_backward(steps) else "forward"
         stack = _stack(steps, around)
         location = stack[-1] if stack else None
+        codes = (entry.tb_frame.f_code for entry in steps.entries if is_own_frame(entry.tb_frame))
+        changed = dict.fromkeys(code.co_filename for code in codes if is_gone(code))
         report = FailureReport(
             error_type=type(error).__name__, error=message_of(error), function=function, phase=phase,
-            location=location, stack=stack,
+            location=location, stack=stack, gaps=tuple(map(edited, changed)),
         )  # fmt: skip
         if ran_out is not None:  # not what it was given is of interest, but what took the memory
             ran_out = replace(ran_out, op=function, location=location)
@@ -145,8 +151,9 @@ def _with_operands(
     operands = tuple(operand_of(each, names.of(each), around.origin) for each in arguments[:MOST_OPERANDS])
     unknown = [one.name for each, one in zip(arguments, operands, strict=False) if each.value is UNKNOWN]
     said = ", ".join(name or "one without a name" for name in unknown)
-    gaps = [f"not kept by Python after the error: {said}"] if unknown else []
-    gaps += [f"{len(arguments) - MOST_OPERANDS} more arguments"] if len(arguments) > MOST_OPERANDS else []
+    unread = [f"not kept by Python after the error: {said}"] if unknown else []
+    unread += [f"{len(arguments) - MOST_OPERANDS} more arguments"] if len(arguments) > MOST_OPERANDS else []
+    gaps = (*report.gaps, *(Gap("operands", why) for why in unread))
     if report.phase == "backward":
         led = _of_backward(error, steps.own_entry, own, refused, around)
     else:
@@ -155,7 +162,7 @@ def _with_operands(
     return replace(
         report, module=path or f"({type(running[-1]).__name__})" if running else "",
         layer_call=layer_call(steps, running, path, namespace) if running else "",
-        operands=operands, gaps=tuple(Gap("operands", gap) for gap in gaps), call=own.text if own is not None else "",
+        operands=operands, gaps=gaps, call=own.text if own is not None else "",
         inside=report.inside or (COLLATE if samples_in(steps.entries) is not None else ""),
         unnamed=_unnamed(steps), unimportable=_unimportable(steps), nothing_to_train=_untrained(steps, own, around),
         near=near_names(error.obj, error.name) if isinstance(error, AttributeError) and error.name else (), **led,
@@ -213,7 +220,7 @@ def _of_backward(
     """Return the fields of a report for a backward that raised, as its graph and its source show why."""
     if entry is None:
         return {}
-    given, frame, line = refused.tensors, entry.tb_frame, entry.tb_lineno
+    given, frame, line = refused.tensors, entry.tb_frame, failing_line(entry)
     root = next(iter(given), None)
     asking = Asking(frame, line, failing, around.cell_number)
     outputs, inputs = (tensors_in(refused.keywords.get(name)) for name in ("outputs", "inputs"))
@@ -315,13 +322,13 @@ def _stack(steps: Steps, around: Surroundings) -> tuple[Location, ...]:
     kept = own if len(own) <= _MOST_WAY else [*own[:2], *own[-_MOST_WAY + 2 :]]
     stack: list[Location] = []
     for entry in kept:
-        place = location_in(entry.tb_frame, entry.tb_lineno, around.cell_number)
+        place = location_in(entry.tb_frame, failing_line(entry), around.cell_number)
         if not place.text and place.line <= len(lines := lines_in(entry.tb_frame)):  # executed from a string
             place = replace(place, text=lines[place.line - 1].strip())
         stack.append(place)
     caller = innermost_own(steps.entries[0].tb_frame.f_back) if kept and kept[0] is steps.expression else None
     if caller is not None:  # an expression that a line hands over stands in that line
-        line = location_in(caller, caller.f_lineno, around.cell_number)
+        line = location_in(caller, running_line(caller), around.cell_number)
         stack[0] = replace(line, text=" ".join(around.source.split()))
     return tuple(stack)
 

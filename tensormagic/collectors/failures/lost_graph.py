@@ -27,7 +27,7 @@ from tensormagic.collectors.objects.children import is_kind
 from tensormagic.collectors.objects.namespace import UNKNOWN, still_value
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.where.caller import DECORATING
-from tensormagic.collectors.where.source import CellNumber, location_of, name_in, names_of
+from tensormagic.collectors.where.source import CellNumber, in_file, location_of, name_in, names_of
 from tensormagic.collectors.where.statements import OPERATORS, Scope, bound_by, statements
 from tensormagic.reports import Cut, Location
 from tensormagic.reports.graph import CutKind
@@ -311,7 +311,7 @@ def _of_decorated(called: Any, cell_number: CellNumber | None) -> Origin:
     mode, code = type(getattr(factory, "__self__", None)), getattr(called.__wrapped__, "__code__", None)
     if mode not in _MODES or mode is torch.set_grad_enabled or code is None:
         return "unknown"
-    place = location_of(code.co_filename, code.co_firstlineno, "", cell_number=cell_number)
+    place = location_of(code.co_filename, in_file(code)[0].co_firstlineno, "", cell_number=cell_number)
     return _end(_MODES[mode], _MODES[mode], place)
 
 

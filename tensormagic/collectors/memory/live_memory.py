@@ -6,7 +6,6 @@ import inspect
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
-from traceback import walk_tb
 from types import FrameType
 from typing import Any
 
@@ -32,7 +31,15 @@ from tensormagic.collectors.objects.referents import BASE_KINDS, SESSION_KINDS, 
 from tensormagic.collectors.quiet import numbers, quiet, told
 from tensormagic.collectors.session.session_walk import THOROUGH, ObjectWalk
 from tensormagic.collectors.session.watching import standing_out
-from tensormagic.collectors.where.source import PACKAGE_DIRECTORY, CellNumber, location_in, location_of, names_of
+from tensormagic.collectors.where.caller import entries_of
+from tensormagic.collectors.where.source import (
+    PACKAGE_DIRECTORY,
+    CellNumber,
+    failing_line,
+    location_in,
+    location_of,
+    names_of,
+)
 from tensormagic.errors import TensorMagicError
 from tensormagic.reports import Category, DeviceMemory, Gap, Holder, LiveStorage, MemoryReport, OutOfMemory
 from tensormagic.reports.base import gc_paused
@@ -208,10 +215,10 @@ def memory_at(
 
 def failing_variables(error: BaseException, cell_number: CellNumber | None = None) -> Iterator[Variable]:
     """Yield the variables of the functions that an exception went through, the innermost function first."""
-    for frame, line in reversed(list(walk_tb(error.__traceback__))):
-        code = frame.f_code  # names of modules are names anyway
+    for entry in reversed(entries_of(error)):
+        frame, code = entry.tb_frame, entry.tb_frame.f_code  # names of modules are names anyway
         if code.co_flags & inspect.CO_OPTIMIZED and not code.co_filename.startswith(PACKAGE_DIRECTORY):
-            location = location_in(frame, line, cell_number)
+            location = location_in(frame, failing_line(entry), cell_number)
             for name, value in dict(names_of(frame)).items():
                 yield Place(f"{code.co_name}.<locals>.{name}", "traceback", 0, location), value
 

@@ -40,7 +40,7 @@ from tensormagic.collectors.objects.referents import Place
 from tensormagic.collectors.quiet import number, told
 from tensormagic.collectors.session.session_walk import ObjectWalk
 from tensormagic.collectors.where.caller import own_frame
-from tensormagic.collectors.where.source import location_in, location_of, names_of, own_frames
+from tensormagic.collectors.where.source import location_in, location_of, names_of, own_frames, running_line
 from tensormagic.reports import Category, Gap, Holder, Location
 from tensormagic.words import count, plural
 
@@ -341,7 +341,7 @@ def running(frame: FrameType | None, taken: set[str]) -> list[tuple[Place, Any]]
     found: list[tuple[Place, Any]] = []
     for own in own_frames(frame):
         if own.f_code.co_flags & inspect.CO_OPTIMIZED:
-            names, location = dict(names_of(own)), location_in(own, own.f_lineno)
+            names, location = dict(names_of(own)), location_in(own, running_line(own))
             for name, held in names.items():
                 path = f"{own.f_code.co_name}.<locals>.{name}" if name in taken else name
                 found.append((Place(path, "name", 0, location), held))

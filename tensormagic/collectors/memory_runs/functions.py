@@ -18,7 +18,7 @@ from torch import nn
 from tensormagic.collectors.hooks.undo_stack import UndoStack
 from tensormagic.collectors.objects.children import registered
 from tensormagic.collectors.ops import Places
-from tensormagic.collectors.where.source import SourceLines, lines_of
+from tensormagic.collectors.where.source import SourceLines, in_file, lines_of
 from tensormagic.errors import UnknownNameError
 from tensormagic.reports import Cell, FunctionMemory, Gap, LineMemory
 from tensormagic.words import error_text
@@ -126,7 +126,7 @@ class Functions:
         found = []
         for code, name in self.codes.items():
             if not code.co_name.startswith("<"):
-                source, first = _source(code), code.co_firstlineno
+                source, first = _source(code), in_file(code)[0].co_firstlineno
                 places = [(line.location, at) for at, line in enumerate(lines)]
                 inside = [pair for pair in places if pair[0].filename == code.co_filename]
                 mine = sorted((at.line, number) for at, number in inside if first <= at.line < first + len(source))
@@ -194,6 +194,7 @@ def _with_inner(code: CodeType) -> Iterator[CodeType]:
 
 
 def _source(code: CodeType) -> tuple[str, ...]:
+    code = in_file(code)[0]
     lines = lines_of(code.co_filename)[code.co_firstlineno - 1 :]
     try:
         block = inspect.getblock(lines)

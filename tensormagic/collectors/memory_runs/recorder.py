@@ -258,4 +258,6 @@ class MemoryRecorder(Listener):
             (seen.inside, _INSIDE.format(", ".join(sorted(seen.inside)))),
         )
         wording = (Gap("operations", reason) for found, reason in reasons if found)
-        return tuple(dict.fromkeys((*wording, *self._unseen, *self._functions.gaps(), *self._cuda.gaps)))
+        return tuple(
+            dict.fromkeys((*wording, *self._sites.gaps(), *self._unseen, *self._functions.gaps(), *self._cuda.gaps))
+        )

@@ -22,7 +22,14 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from tensormagic.collectors.geometry.parts import PLAIN
-from tensormagic.collectors.where.source import AskedOnce, function_of_code, is_own_code
+from tensormagic.collectors.where.source import (
+    AskedOnce,
+    failing_line,
+    function_of_code,
+    in_file,
+    is_own_code,
+    running_line,
+)
 from tensormagic.reports import Location
 
 # Asks what a value of the user's is, and what it holds, without asking the value: ``isinstance`` reads ``__class__``,
@@ -376,7 +383,7 @@ def _of_generator(_: ObjectReader, generator: Any) -> Iterator[Reference]:
     frames = (getattr(generator, name, None) for name in ("gi_frame", "cr_frame", "ag_frame"))
     frame = next(filter(None, frames), None)
     if frame is not None:  # else it has ended, and let go
-        where = location_of(frame.f_code, frame.f_lineno)
+        where = location_of(frame.f_code, running_line(frame))
         yield from (("suspended", (frame.f_code.co_name, where), value) for value in gc.get_referents(generator))
 
 
@@ -388,7 +395,7 @@ def _of_error(_: ObjectReader, error: BaseException) -> Iterator[Reference]:
 
 
 def _of_traceback(_: ObjectReader, trace: types.TracebackType) -> Iterator[Reference]:
-    yield "frame", location_of(trace.tb_frame.f_code, trace.tb_lineno), trace.tb_frame
+    yield "frame", location_of(trace.tb_frame.f_code, failing_line(trace)), trace.tb_frame
     if trace.tb_next is not None:
         yield "chained", "", trace.tb_next
 
@@ -429,7 +436,7 @@ def _of_class(_: ObjectReader, kind: type) -> Iterator[Reference]:
 
 def location_of(code: Any, line: int | None) -> Location:
     """Return a line of a piece of code."""
-    return Location(code.co_filename, line or code.co_firstlineno, function=function_of_code(code.co_name))
+    return Location(code.co_filename, line or in_file(code)[0].co_firstlineno, function=function_of_code(code.co_name))
 
 
 # The first class that an object's class is derived from says how it is read.

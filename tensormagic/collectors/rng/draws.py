@@ -208,7 +208,7 @@ class DrawListener(Looking, Listener, OperationListener):
             sums=tuple(DrawSum(*key, *described) for key, described in list(self._sums.items())),
             draws=tuple(self._draws),
             count=self._drawn,
-            gaps=(*self._gaps, *left),
+            gaps=(*self._gaps, *self._sites.gaps(), *left),
             locations=self._sites.locations,  # last: what is above has its line, also while the run goes on
         )
 

@@ -392,7 +392,7 @@ class Tracer(Listener):
         graphs = tuple(self._parts["detachments"].completed(each.report()) for each in self._graphs.by_use())
         fields = {name: field for part in parts for name, field in part.fields(graphs).items()}
         captured = [Gap("calls", self._captures.gap)] if self._captures.gap else []
-        seen = (*self._recorder.gaps(), *(gap for part in parts for gap in part.gaps()))
+        seen = (*self._recorder.gaps(), *self._sites.gaps(), *(gap for part in parts for gap in part.gaps()))
         return TraceReport(
             title=self._title or self._leaves.model_names(self._passes.used), **self.run.fields(),
             own_seconds=self.own_seconds, graphs=graphs, parameters=self._passes.series(),

@@ -24,7 +24,7 @@ from tensormagic.collectors.graphs.saved_tensors import live_saved
 from tensormagic.collectors.graphs.structure import is_accumulate
 from tensormagic.collectors.objects.children import graph_of
 from tensormagic.collectors.objects.referents import SESSION_KINDS, Budget, Place, ReferenceWalk, roots
-from tensormagic.collectors.where.source import CellNumber, is_own_code, no_cell, syntax_of
+from tensormagic.collectors.where.source import CellNumber, in_file, is_own_code, no_cell, syntax_of
 from tensormagic.reports import Gap, GraphForm, Location, StoredGraph
 from tensormagic.words import listed
 
@@ -279,7 +279,7 @@ def _functions(kind: type) -> Iterator[FunctionType]:
 
 def _first(code: CodeType, target: re.Pattern[str], cell_number: CellNumber) -> list[Location]:
     """Return the first line of a function that has the target, if any."""
-    lines = linecache.getlines(code.co_filename)
+    lines, code = linecache.getlines(code.co_filename), in_file(code)[0]
     last = max((line for _, _, line in code.co_lines() if line), default=0)
     for line in range(code.co_firstlineno, min(last, len(lines)) + 1):
         if target.search(lines[line - 1].partition("#")[0]):

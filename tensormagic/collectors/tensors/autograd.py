@@ -17,6 +17,7 @@ from tensormagic.collectors.graphs.saved_tensors import read_slots, tensors_in
 from tensormagic.collectors.kinds import is_readable, sizes_of
 from tensormagic.collectors.objects.children import has_history, is_kind, is_stale
 from tensormagic.collectors.quiet import local_shard, numbers, quiet, told
+from tensormagic.collectors.where.source import in_file
 from tensormagic.reports import BEYOND, NOTHING, AutogradDetails, AutogradReport, Hook, Path, PathNode, SavedState
 from tensormagic.words import count, listed
 
@@ -144,7 +145,9 @@ def hooks_of(x: torch.Tensor) -> Iterator[Hook]:
                 function = function.func
             name = str(getattr(function, "__qualname__", "") or type(function).__qualname__)
             code = getattr(function, "__code__", None)
-            place = f"{PurePath(code.co_filename).name}, line {code.co_firstlineno}" if code is not None else ""
+            place = (
+                f"{PurePath(code.co_filename).name}, line {in_file(code)[0].co_firstlineno}" if code is not None else ""
+            )
             yield Hook(kind, name.rsplit("<locals>.", 1)[-1], place)
 
 

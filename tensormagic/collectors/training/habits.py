@@ -35,11 +35,13 @@ from tensormagic.collectors.where.source import (
     SourceLines,
     frame_of,
     function_of_code,
+    in_file,
     is_own_code,
     is_own_frame,
     lines_of,
     names_of,
     own_frames,
+    running_line,
 )
 from tensormagic.collectors.where.statements import Scope
 from tensormagic.reports import (
@@ -93,7 +95,7 @@ class LoopsOverData:
         code = frame.f_code
         lines = lines_of(code.co_filename, frame.f_globals)
         scope = Scope.of("".join(lines), frame, None) if len(lines) <= MOST_LINES else None
-        for outer, inner in itertools.pairwise(scope.loops(frame.f_lineno) if scope is not None else ()):
+        for outer, inner in itertools.pairwise(scope.loops(running_line(frame)) if scope is not None else ()):
             leaves = any(isinstance(one, ast.Break | ast.Return) for one in ast.walk(inner))  # or one inside it does
             if leaves or not isinstance(inner, ast.For):
                 continue  # it may end before its iterator does
@@ -249,6 +251,7 @@ _ON_MODULES: dict[HookKind, str] = {
 }  # fmt: skip
 _DEEP, _MOST_WRAPPED = 3, 8  # functions in what functions hold; partials and decorators around one
 _PLAIN = frozenset({int, float, complex, bool, str, bytes, type(None)})
+_CONSTANTS = frozenset({"LOAD_CONST", "LOAD_COMMON_CONSTANT"})  # the latter of None since Python 3.15
 _KEEPING = frozenset({"append", "extend", "update", "add", "print", "setdefault", "__setitem__"})  # of a lambda's body
 _Function = tuple[CodeType, Any]  # the code of a function, and what tells it from others of that code
 
@@ -282,7 +285,7 @@ class HooksInPlace:
                 known = found.get(key) or RepeatedHook(
                     kind=kind, function=code.co_name, on=(), targets=0, times=times, same=alike > 1,
                     changes=_changes(code), registered=self._sites.location(registered.get(code)),
-                    location=self._sites.at(code.co_filename, code.co_firstlineno, code.co_name),
+                    location=self._sites.at(code.co_filename, in_file(code)[0].co_firstlineno, code.co_name),
                 )  # fmt: skip
                 on = (*known.on, name)[:MOST_NAMED]
                 found[key] = replace(known, on=on, targets=known.targets + 1, grown=max(grown, known.grown))
@@ -356,7 +359,7 @@ def _changes(code: CodeType) -> bool:
     every = list(dis.get_instructions(code))
     stored = any(one.opname == "STORE_ATTR" and one.argval in {"grad", "data"} for one in every)
     returns = any(
-        one.opname == "RETURN_VALUE" and not (before.opname == "LOAD_CONST" and before.argval is None)
+        one.opname == "RETURN_VALUE" and not (before.opname in _CONSTANTS and before.argval is None)
         for before, one in itertools.pairwise(every)
     )
     return stored or (returns and not (code.co_name == "<lambda>" and _KEEPING.intersection(code.co_names)))

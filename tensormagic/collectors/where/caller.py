@@ -109,13 +109,19 @@ def state_after(error: BaseException | None) -> State:
     return "finished" if error is None else "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
 
 
+def entries_of(error: BaseException) -> list[TracebackType]:
+    """Return the entries of an exception's traceback, the outermost first."""
+    entries, entry = list[TracebackType](), error.__traceback__
+    while entry is not None:
+        entries.append(entry)
+        entry = entry.tb_next
+    return entries
+
+
 def strip_own_frames(error: BaseException) -> None:
     """Unlink the tracer's frames from the traceback of ``error``, and of what caused it, in place."""
     for current in with_causes(error):
-        entries, entry = list[TracebackType](), current.__traceback__
-        while entry is not None:
-            entries.append(entry)
-            entry = entry.tb_next
+        entries = entries_of(current)
         foreign = set(foreign_frames([entry.tb_frame for entry in entries[1:]]))
         # The first entry always stays: it is the frame in which the trace was started.
         kept = [*entries[:1], *(entry for entry in entries[1:] if entry.tb_frame in foreign)]

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import ast
+import dis
 import linecache
-import os.path
+import os
 import sys
 import sysconfig
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
-from types import CodeType, FrameType
-from typing import Any, TypeGuard, TypeVar
+from types import CodeType, FrameType, TracebackType
+from typing import Any, TypeVar
 
-from tensormagic.reports import Cell, Location
+from tensormagic.reports import Cell, Gap, Location
 from tensormagic.words import syntax
 
 # The user's line is the innermost frame of *their* code: not torch, not this package, not the standard library, not
@@ -36,6 +39,11 @@ _TYPED = tuple(f"<{name}" for name in _NAMES)
 
 MOST_PLACES = 1 << 14  # in code that are known by their instruction; beyond, they are looked up by their line again
 MAX_SOURCE_LINES = 400  # a longer file is not put into the report as a whole; the lines that matter always are
+
+_EDITED = (
+    "{} was edited after it was loaded: what runs is the earlier text, and the line numbers are those of that. Load it"
+    " again (importlib.reload, or %autoreload 2), or restart the kernel"
+)
 
 CellNumber = Callable[[str], "int | None"]  # gives the execution count of a cell from its file name
 
@@ -130,6 +138,7 @@ class SourceLines:
         self._numbers: dict[tuple[str, int], int] = {}
         self.places: dict[tuple[int, int], tuple[CodeType, int]] = {}  # the code is kept: its id is in the key
         self._locations: list[Location] = []
+        self._edited: dict[str, Gap] = {}
 
     @property
     def locations(self) -> tuple[Location, ...]:
@@ -151,13 +160,17 @@ class SourceLines:
             frame = frame.f_back
         return None
 
+    def gaps(self) -> tuple[Gap, ...]:
+        """Return what is missing of the lines: those of files that were edited since they were loaded."""
+        return tuple(self._edited.values())
+
     def location(self, site: int | None) -> Location | None:
         """Return the line that is a site; None of none."""
         return None if site is None else self._locations[site]
 
     def at_frame(self, frame: FrameType) -> int:
         """Return the site of the very line that a frame runs, whoever wrote it."""
-        return self.number(frame.f_code.co_filename, frame.f_lineno, frame)
+        return self.number(frame.f_code.co_filename, running_line(frame), frame)
 
     def at(self, filename: str, line: int, function: str) -> Location:
         """Return a line of a file as a location, without giving it a number."""
@@ -168,6 +181,8 @@ class SourceLines:
         number = self._numbers.get((filename, line))
         if number is None:
             made = self.at(filename, line, "") if frame is None else location_in(frame, line, self.cell_number)
+            if frame is not None and is_gone(frame.f_code):
+                self._edited[filename] = edited(filename)
             self._locations.append(made)
             number = self._numbers.setdefault((filename, line), len(self._locations) - 1)
         return number
@@ -196,7 +211,15 @@ def syntax_of(source: str) -> ast.Module:
 
 def tree_of(frame: FrameType) -> ast.Module:
     """Return the syntax tree of the file or cell that a frame runs in."""
-    return syntax_of("".join(lines_of(frame.f_code.co_filename, frame.f_globals)))
+    return syntax_of(source_of(frame))
+
+
+def source_of(frame: FrameType) -> str:
+    """Return the text of the file or cell that a frame runs in; nothing of one in which its code is no more."""
+    filename = frame.f_code.co_filename
+    if is_gone(frame.f_code):
+        return ""
+    return "".join((lines_of if filename.startswith("<") else linecache.getlines)(filename, frame.f_globals))
 
 
 def statements_around(tree: ast.AST, line: int) -> list[ast.stmt]:
@@ -208,9 +231,9 @@ def statements_around(tree: ast.AST, line: int) -> list[ast.stmt]:
 def definition_of(code: CodeType, tree: ast.Module) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
     """Return the definition of the function that code was made from; None where the source has none there."""
     every = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
-    named = (node for node in every if node.name == code.co_name)
+    there, named = in_file(code)[0], (node for node in every if node.name == code.co_name)
     first = ((node, min([node.lineno, *(each.lineno for each in node.decorator_list)])) for node in named)
-    return next((node for node, line in first if line == code.co_firstlineno), None)
+    return next((node for node, line in first if line == there.co_firstlineno), None)
 
 
 Position = tuple["int | None", "int | None", "int | None", "int | None"]
@@ -219,8 +242,9 @@ NOWHERE: Position = (None, None, None, None)
 
 def position_of(code: CodeType, instruction: int) -> Position:
     """Return first and last line and the columns, in bytes, of an instruction; compiled code says it since 3.11."""
+    code, instruction = in_file(code, instruction)
     every = getattr(code, "co_positions", None)
-    if every is None or instruction < 0:
+    if every is None or instruction < 0 or is_gone(code):
         return NOWHERE
     found: Position = next(islice(every(), instruction // 2, None), NOWHERE)
     return found
@@ -248,10 +272,16 @@ def function_of_code(name: str) -> str:
     return "" if name == "<module>" or name.startswith("<cell line: ") else name
 
 
+def edited(filename: str) -> Gap:
+    """Return what is said of a file that no longer has the code that runs."""
+    return Gap("lines", _EDITED.format(Path(filename).name))
+
+
 def location_in(frame: FrameType, line: int, cell_number: CellNumber | None = None) -> Location:
     """Return a line of the code that a frame runs."""
     function = function_of_code(frame.f_code.co_name)
-    return location_of(frame.f_code.co_filename, line, function, cell_number=cell_number, names=frame.f_globals)
+    place = location_of(frame.f_code.co_filename, line, function, cell_number=cell_number, names=frame.f_globals)
+    return replace(place, text="") if is_gone(frame.f_code) else place  # that line now says something else
 
 
 def location_of(
@@ -276,13 +306,13 @@ def cell_of(frame: FrameType) -> Cell:
 
 
 _OPTIMIZED = 1  # CO_OPTIMIZED: code whose local names live in slots, not in a dictionary of the user's
-_FRAMES = 24  # of the user's functions that are running, at most so many are asked for their names
+FRAMES = 24  # of the user's functions that are running, at most so many are asked for their names
 _HOLDERS = 3  # of a frame's dictionary of locals when nobody but the frame, us and the call below holds it
 
 
 def running_functions(frame: FrameType | None, outermost: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the user's running functions and their names, from the innermost to the module, if not ``outermost``."""
-    for own in islice(own_frames(frame), _FRAMES):
+    for own in islice(own_frames(frame), FRAMES):
         if own.f_code.co_flags & _OPTIMIZED:
             yield own.f_code.co_name, names_of(own)
             continue
@@ -313,27 +343,131 @@ def name_in(frame: FrameType, value: object) -> str:
     return next((name for name in named if not name.startswith("_")), "")
 
 
-# Whoever writes ``with pytest.raises(RuntimeError):`` wants the error. Whoever writes ``except`` may not know which.
+# Where running code stands in its file as that is now: after an edit, with autoreload or without loading it again.
+#
+# IPython 9's autoreload compiles a function that was edited under the name of its file, but from a text of its own, in
+# which its lines count from the first (`IPython/extensions/deduperreload`: `ast.unparse` of the function, for a method
+# below ``class __autoreload_class__:``). A file that was edited and not loaded again has the same code at other lines,
+# or has it no more. So code is looked for in its file by its instructions. Some differ with the text around a function:
+# `NOP` stands there for a line of its own, and a call of what the same text imports is not made as that of a method.
 
-_TRIES = (ast.Try, getattr(ast, "TryStar", ast.Try))  # the latter since Python 3.11
-_EXPECTING = frozenset({"raises", "assertRaises", "assertRaisesRegex", "suppress"})
+_Found = tuple[CodeType, dict[int, int]] | None  # the code in the file, and where each instruction is in it
+_BEGAN = time.time_ns()  # a file that is older was loaded as it is, as far as its lines look like it
+_PASSED_OVER = frozenset({"NOP", "CACHE", "EXTENDED_ARG", "PUSH_NULL"})
+_JUMPS = frozenset([*dis.hasjrel, *dis.hasjabs])
+_SECONDS = 0.05  # for so long a file is not looked at again: a line that runs thousands of times asks
+_RECENT: dict[int, tuple[CodeType, float, _Found]] = {}  # by the ``id`` of code, which is kept; and when it was asked
+_MOST = 1024
+_Steps = list[tuple[int, str, str]]  # where an instruction is, its name, and its operand as it compares
 
 
-def is_expected(frame: FrameType | None) -> bool:
-    """Return whether what is raised in a frame is expected, or at least caught by no ``except`` of the user's."""
-    for own in islice(own_frames(frame), _FRAMES):
-        tree = syntax_of("".join(linecache.getlines(own.f_code.co_filename, own.f_globals)))
-        catching = sorted(filter(_catches, ast.walk(tree)), key=lambda node: node.body[0].lineno, reverse=True)
-        for node in catching:  # the innermost first
-            first, last = node.body[0], node.body[-1]
-            # Of the same function, and the line stands in the body.
-            if own.f_code.co_firstlineno <= first.lineno <= own.f_lineno <= (last.end_lineno or last.lineno):
-                return isinstance(node, ast.With | ast.AsyncWith)
-    return True
+def in_file(code: CodeType, instruction: int = 0) -> tuple[CodeType, int]:
+    """Return what ``code`` is in its file, and the same instruction in that; both as given where that is unknown."""
+    found = _found(code)
+    return (code, instruction) if found is None or found[0] is code else (found[0], found[1].get(instruction, 0))
 
 
-def _catches(node: ast.AST) -> TypeGuard[ast.With | ast.AsyncWith | ast.Try]:
-    if isinstance(node, ast.With | ast.AsyncWith):
-        called = (item.context_expr.func for item in node.items if isinstance(item.context_expr, ast.Call))
-        return any(getattr(func, "attr", getattr(func, "id", "")) in _EXPECTING for func in called)
-    return isinstance(node, _TRIES) and bool(node.handlers)
+def is_gone(code: CodeType) -> bool:
+    """Return whether a file was edited so that it no longer has this code: its lines are of an earlier text."""
+    return _found(code) is None
+
+
+def running_line(frame: FrameType) -> int:
+    """Return the line that a frame runs."""
+    return _line(frame.f_code, frame.f_lasti, frame.f_lineno)
+
+
+def failing_line(entry: TracebackType) -> int:
+    """Return the line at which an error went through a frame."""
+    return _line(entry.tb_frame.f_code, entry.tb_lasti, entry.tb_lineno)
+
+
+def _line(code: CodeType, instruction: int, line: int) -> int:
+    there, at = in_file(code, instruction)
+    if there is code:
+        return line
+    return next((found for start, stop, found in there.co_lines() if start <= at < stop and found), line)
+
+
+def _found(code: CodeType) -> _Found:
+    """Return what code is in its file; None where it is not there, or twice."""
+    now = time.monotonic()
+    recent = _RECENT.get(id(code))
+    if recent is not None and now - recent[1] < _SECONDS:
+        return recent[2]
+    if len(_RECENT) >= _MOST:
+        _RECENT.clear()
+    found = _looked_up(code)
+    _RECENT[id(code)] = code, now, found
+    return found
+
+
+def _looked_up(code: CodeType) -> _Found:
+    filename = code.co_filename
+    known = linecache.cache.get(filename, ())
+    if (
+        filename.startswith("<") or code.co_name == "<module>" or (len(known) > 1 and known[1] is None)
+    ):  # the last: a cell
+        return code, {}
+    try:
+        changed = os.stat(filename).st_mtime_ns  # noqa: PTH116  (asked for each line that is met)
+    except OSError:  # no file, or gone: its lines are as Python knows them
+        return code, {}
+    linecache.checkcache(filename)
+    first = linecache.getline(filename, code.co_firstlineno)
+    looks_so = code.co_name.startswith("<") or code.co_name in first or first.lstrip().startswith("@")
+    return (code, {}) if changed < _BEGAN and looks_so else _looked_for(code, changed)
+
+
+@lru_cache(maxsize=_MOST)
+def _looked_for(code: CodeType, changed: int) -> _Found:
+    every = _in_text(code.co_filename, changed)
+    if code in every:
+        return code, {}
+    steps = _steps(code)
+    same = [each for each in every if each.co_name == code.co_name and _compared(_steps(each)) == _compared(steps)]
+    named = [each for each in same if _qualified(each) == _qualified(code)]
+    one = named if len(named) == 1 else same
+    if len(one) != 1:
+        return None
+    return one[0], {was: now for (was, *_), (now, *_) in zip(steps, _steps(one[0]), strict=True)}
+
+
+@lru_cache(maxsize=32)
+def _in_text(filename: str, _changed: int) -> list[CodeType]:
+    """Return all functions and classes in a file."""
+    try:
+        made = compile("".join(linecache.getlines(filename)), filename, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError, RecursionError):  # in the middle of an edit
+        return []
+    return [*codes_in(made)]
+
+
+def codes_in(code: CodeType) -> Iterator[CodeType]:
+    """Yield code, and that of all functions and classes in it."""
+    yield code
+    for value in code.co_consts:
+        if isinstance(value, CodeType):
+            yield from codes_in(value)
+
+
+def _steps(code: CodeType) -> _Steps:
+    """Return the instructions of code; texts without their white space: IPython indents their lines with a function."""
+    steps: _Steps = []
+    for one in dis.get_instructions(code):
+        value, operand = one.argval, repr(one.argval)
+        if isinstance(value, CodeType):
+            operand = repr((value.co_name, _compared(_steps(value))))
+        elif isinstance(value, str):
+            operand = "".join(value.split())
+        if one.opname not in _PASSED_OVER:
+            steps.append((one.offset, one.opname.replace("METHOD", "ATTR"), "" if one.opcode in _JUMPS else operand))
+    return steps
+
+
+def _compared(steps: _Steps) -> list[tuple[str, str]]:
+    return [(name, operand) for _, name, operand in steps]
+
+
+def _qualified(code: CodeType) -> str:
+    return str(getattr(code, "co_qualname", code.co_name))  # since Python 3.11

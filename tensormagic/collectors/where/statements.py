@@ -5,10 +5,21 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from types import FrameType
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
-from tensormagic.collectors.where.source import CellNumber, definition_of, function_of_code, syntax_of
+from tensormagic.collectors.where.source import (
+    FRAMES,
+    CellNumber,
+    definition_of,
+    function_of_code,
+    in_file,
+    own_frames,
+    running_line,
+    syntax_of,
+    tree_of,
+)
 from tensormagic.reports import Location
 from tensormagic.reports.failure import WriteKind
 
@@ -219,3 +230,29 @@ def _own_nodes(statement: ast.stmt) -> Iterator[ast.AST]:
 
 def _is_name(node: ast.expr | None, name: str) -> bool:
     return isinstance(node, ast.Name) and node.id == name
+
+
+# Whoever writes ``with pytest.raises(RuntimeError):`` wants the error. Whoever writes ``except`` may not know which.
+
+_TRIES = (ast.Try, getattr(ast, "TryStar", ast.Try))  # the latter since Python 3.11
+_EXPECTING = frozenset({"raises", "assertRaises", "assertRaisesRegex", "suppress"})
+
+
+def is_expected(frame: FrameType | None) -> bool:
+    """Return whether what is raised in a frame is expected, or at least caught by no ``except`` of the user's."""
+    for own in islice(own_frames(frame), FRAMES):
+        tree, line = tree_of(own), running_line(own)
+        catching = sorted(filter(_catches, ast.walk(tree)), key=lambda node: node.body[0].lineno, reverse=True)
+        for node in catching:  # the innermost first
+            first, last = node.body[0], node.body[-1]
+            # Of the same function, and the line stands in the body.
+            if in_file(own.f_code)[0].co_firstlineno <= first.lineno <= line <= (last.end_lineno or last.lineno):
+                return isinstance(node, ast.With | ast.AsyncWith)
+    return True
+
+
+def _catches(node: ast.AST) -> TypeGuard[ast.With | ast.AsyncWith | ast.Try]:
+    if isinstance(node, ast.With | ast.AsyncWith):
+        called = (item.context_expr.func for item in node.items if isinstance(item.context_expr, ast.Call))
+        return any(getattr(func, "attr", getattr(func, "id", "")) in _EXPECTING for func in called)
+    return isinstance(node, _TRIES) and bool(node.handlers)

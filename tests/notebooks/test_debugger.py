@@ -1,0 +1,92 @@
+"""Jupyter's debugger in a cell that a magic follows: breakpoints stop it there, at the line that the notebook shows."""
+
+from __future__ import annotations
+
+import queue
+import time
+
+import pytest
+from jupyter_client.manager import KernelManager
+
+from tensormagic.commands.headless import sockets_in_files
+from tests.support.kernel import jupyter_environment
+
+BODY = "w = torch.ones(3, requires_grad=True)\nloss = (w * 2).sum()\nloss.backward()\nw.grad"
+AT = "loss.backward()"
+
+
+class Debugged:
+    """A kernel with a debugger in it, and what a front end says to it."""
+
+    def __init__(self, manager):
+        self.client = manager.blocking_client()
+        self.client.start_channels()
+        self.client.wait_for_ready(timeout=60)
+        self.asked = 0
+
+    def ask(self, command, **arguments):
+        """Ask the debugger, and return the body of its answer."""
+        self.asked += 1
+        content = {"type": "request", "seq": self.asked, "command": command, "arguments": arguments}
+        message = self.client.session.msg("debug_request", content)
+        self.client.control_channel.send(message)
+        while (answer := self.client.control_channel.get_msg(timeout=60))["parent_header"].get("msg_id") != message[
+            "header"
+        ]["msg_id"]:
+            pass
+        assert answer["content"]["success"], answer["content"]
+        return answer["content"].get("body", {})
+
+    def until(self, execution, *, stops):
+        """Wait until a cell stops at a breakpoint, or has run; return the event, and what the cell showed."""
+        shown, end = [], time.monotonic() + 60
+        while time.monotonic() < end:
+            try:
+                message = self.client.get_iopub_msg(timeout=1)
+            except queue.Empty:
+                continue
+            kind, content = message["msg_type"], message["content"]
+            if stops and kind == "debug_event" and content["event"] == "stopped":
+                return content["body"], shown
+            if message["parent_header"].get("msg_id") == execution:
+                shown.append((kind, content))
+                if kind == "status" and content["execution_state"] == "idle":
+                    return None, shown
+        raise AssertionError(shown)
+
+
+@pytest.fixture(scope="module")
+def debugged(tmp_path_factory):
+    """Yield a kernel in which the extension and the debugger are on."""
+    folder = tmp_path_factory.mktemp("debugger")
+    with sockets_in_files() as config:
+        manager = KernelManager(config=config, kernel_name="python3")
+        manager.start_kernel(cwd=str(folder), env=jupyter_environment(folder))
+        try:
+            kernel = Debugged(manager)
+            kernel.ask("initialize", clientID="test", adapterID="", pathFormat="path", linesStartAt1=True)
+            kernel.ask("attach")
+            kernel.until(kernel.client.execute("%load_ext tensormagic\nimport torch"), stops=False)
+            yield kernel
+            kernel.client.stop_channels()
+        finally:
+            manager.shutdown_kernel(now=True)
+
+
+@pytest.mark.parametrize("magic", ["%%tracegrad", "%%gpumem", "%%aliases", "%%rng", "%%tracegrad --memory --writes"])
+def test_a_breakpoint_in_a_followed_cell_stops_it(debugged, magic):
+    """The line that the user clicked on is reached, and the cell runs on to its end from there."""
+    code = f"{magic}\n{BODY}"
+    line = code.split("\n").index(AT) + 1
+    path = debugged.ask("dumpCell", code=code)["sourcePath"]
+    debugged.ask("setBreakpoints", source={"path": path}, breakpoints=[{"line": line}], sourceModified=False)
+    debugged.ask("configurationDone")
+    execution = debugged.client.execute(code)
+    stopped, _ = debugged.until(execution, stops=True)
+    assert stopped is not None, "the cell ran past its breakpoint"
+    frame = debugged.ask("stackTrace", threadId=stopped["threadId"])["stackFrames"][0]
+    assert (frame["source"]["path"], frame["line"]) == (path, line)
+    debugged.ask("continue", threadId=stopped["threadId"])
+    _, shown = debugged.until(execution, stops=False)
+    assert not [content for kind, content in shown if kind == "error"]
+    assert [content for kind, content in shown if kind == "execute_result"]
