@@ -38,6 +38,9 @@ class Background:
         """Begin."""
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._work, args=(self._stopping,), name=self._name, daemon=True)
+        # At a breakpoint debugpy, so Jupyter's debugger, stops all threads but those that say this, as ipykernel's do:
+        # a live panel shows what has happened up to the line at which its cell waits.
+        vars(self._thread).update(pydev_do_not_trace=True, is_pydev_daemon_thread=True)
         _ALL.add(self)
         self._thread.start()
 

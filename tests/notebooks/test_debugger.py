@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import time
 
@@ -37,18 +38,28 @@ class Debugged:
         assert answer["content"]["success"], answer["content"]
         return answer["content"].get("body", {})
 
+    def run(self, code, line):
+        """Run a cell with a breakpoint at a line; return the execution, and the path under which the cell is known."""
+        path = self.ask("dumpCell", code=code)["sourcePath"]
+        self.ask("setBreakpoints", source={"path": path}, breakpoints=[{"line": line}], sourceModified=False)
+        self.ask("configurationDone")
+        return self.client.execute(code), path
+
+    def messages(self, seconds=60):
+        """Yield the kind and the content of what the kernel publishes, and of which execution it is."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            with contextlib.suppress(queue.Empty):
+                message = self.client.get_iopub_msg(timeout=1)
+                yield message["msg_type"], message["content"], message["parent_header"].get("msg_id")
+
     def until(self, execution, *, stops):
         """Wait until a cell stops at a breakpoint, or has run; return the event, and what the cell showed."""
-        shown, end = [], time.monotonic() + 60
-        while time.monotonic() < end:
-            try:
-                message = self.client.get_iopub_msg(timeout=1)
-            except queue.Empty:
-                continue
-            kind, content = message["msg_type"], message["content"]
+        shown = []
+        for kind, content, of in self.messages():
             if stops and kind == "debug_event" and content["event"] == "stopped":
                 return content["body"], shown
-            if message["parent_header"].get("msg_id") == execution:
+            if of == execution:
                 shown.append((kind, content))
                 if kind == "status" and content["execution_state"] == "idle":
                     return None, shown
@@ -78,10 +89,7 @@ def test_a_breakpoint_in_a_followed_cell_stops_it(debugged, magic):
     """The line that the user clicked on is reached, and the cell runs on to its end from there."""
     code = f"{magic}\n{BODY}"
     line = code.split("\n").index(AT) + 1
-    path = debugged.ask("dumpCell", code=code)["sourcePath"]
-    debugged.ask("setBreakpoints", source={"path": path}, breakpoints=[{"line": line}], sourceModified=False)
-    debugged.ask("configurationDone")
-    execution = debugged.client.execute(code)
+    execution, path = debugged.run(code, line)
     stopped, _ = debugged.until(execution, stops=True)
     assert stopped is not None, "the cell ran past its breakpoint"
     frame = debugged.ask("stackTrace", threadId=stopped["threadId"])["stackFrames"][0]
@@ -90,3 +98,18 @@ def test_a_breakpoint_in_a_followed_cell_stops_it(debugged, magic):
     _, shown = debugged.until(execution, stops=False)
     assert not [content for kind, content in shown if kind == "error"]
     assert [content for kind, content in shown if kind == "execute_result"]
+
+
+def test_at_a_breakpoint_the_panel_shows_the_run_up_to_there(debugged):
+    """What draws it goes on while everything else is stopped; and a line with several calls stops once."""
+    debugged.until(debugged.client.execute("%config TensorMagic.live = 'html'"), stops=False)
+    code = "%%tracegrad\nfor _ in range(3):\n    w = torch.ones(3, requires_grad=True)\n    (w * 2).sum().backward()"
+    execution, _ = debugged.run(code, 4)
+    for _ in range(2):
+        stopped, _ = debugged.until(execution, stops=True)
+        debugged.ask("continue", threadId=stopped["threadId"])
+    stopped, _ = debugged.until(execution, stops=True)
+    shown = (content["data"]["text/plain"] for kind, content, _ in debugged.messages() if kind == "update_display_data")
+    assert any("2 backward passes" in text for text in shown)
+    debugged.ask("continue", threadId=stopped["threadId"])
+    debugged.until(execution, stops=False)
