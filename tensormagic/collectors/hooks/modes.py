@@ -20,7 +20,16 @@ from torch.utils import _python_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tensormagic.collectors.hooks.replacing import HiddenMode, skip_in_dynamo
-from tensormagic.collectors.where.caller import HANDS_OVER, MARK, Callers, Engine, calling_frame, sequence_number
+from tensormagic.collectors.where.caller import (
+    HANDS_OVER,
+    MARK,
+    Callers,
+    Engine,
+    calling_frame,
+    constructed_by,
+    sequence_number,
+)
+from tensormagic.collectors.where.source import frame_of
 
 
 def active_modes() -> list[TorchFunctionMode]:
@@ -314,6 +323,28 @@ def _with_layers(op: Any, layers: Iterable[Any]) -> Callable[..., Any]:
     return call
 
 
+# Of every form of torch's constructor of tensors, the operation that makes what it returns.
+_OF_CONSTRUCTORS = frozenset({("aten::alias", ""), ("aten::lift_fresh", ""), ("aten::empty", "memory_format")})
+
+
+def _of_its_class(op: Callable[..., Any]) -> Callable[..., Any]:
+    """Return what calls an operation and, for a constructor, gives what it made the class that this is to return."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        made, frame = op(*args, **kwargs), frame_of(_DISPATCHED, sys._getframe())
+        kind = constructed_by(frame.f_back) if frame is not None and type(made) is torch.Tensor else None
+        if kind is None:
+            return made
+        guard = _no_python_dispatch()
+        try:
+            with torch._C.DisableTorchFunction():
+                return made.as_subclass(kind)
+        finally:
+            del guard
+
+    return call
+
+
 class OperationMode(SharedMode, TorchDispatchMode):  # type: ignore[no-untyped-call]
     """The dispatch mode: makes every operation as its own line would, and hands it to those that want it.
 
@@ -371,6 +402,8 @@ class OperationMode(SharedMode, TorchDispatchMode):  # type: ignore[no-untyped-c
             lists = any(one.type.kind() == "ListType" for one in written)
             layers = _RESOLVES_VIEWS if op._schema.name.startswith(_CONJUGATING) else _COUNTS_VERSIONS if lists else ()
             call = _with_layers(op._op, layers) if layers else op._op
+            if (op._schema.name, op._schema.overload_name) in _OF_CONSTRUCTORS:
+                call = _of_its_class(call)
         plan = self._plans[id(op)] = (op, call, tuple(inner), last, known)
         return plan
 
@@ -405,6 +438,7 @@ class OperationMode(SharedMode, TorchDispatchMode):  # type: ignore[no-untyped-c
         self._made = self._callers.made
 
 
+_DISPATCHED = OperationMode.__torch_dispatch__.__code__
 skip_in_dynamo(OperationMode.__torch_dispatch__, inside=True)
 
 

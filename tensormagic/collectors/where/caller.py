@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
+from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from threading import Lock
@@ -14,7 +17,19 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 
-from tensormagic.collectors.where.source import MARK, foreign_frames, function_of_code, is_ours, is_own_code, outwards
+from tensormagic.collectors.where.source import (
+    MARK,
+    foreign_frames,
+    function_of_code,
+    is_ours,
+    is_own_code,
+    lines_of,
+    names_of,
+    outwards,
+    part_at,
+    position_by_executing,
+    position_of,
+)
 from tensormagic.errors import NonFiniteError
 from tensormagic.reports import State
 
@@ -46,6 +61,57 @@ def uncounted(function: _Function) -> _Function:
     """
     function.__code__ = function.__code__.replace(co_filename=_UNCOUNTED, co_name=MARK)
     return function
+
+
+# Below a dispatch mode each operation returns a tensor that Python knows, as a plain one. Torch's constructor makes its
+# tensor by one and cannot give it another class then: ``MyTensor(x)`` fails under any mode ("already associated to a
+# python object of type Tensor", torch 2.10 to 2.15). So the class has to be known while that operation runs.
+
+
+def constructed_by(frame: FrameType | None) -> type[torch.Tensor] | None:
+    """Return the class of which a frame constructs a tensor, by torch's own constructor; None where it does not."""
+    if frame is None or frame.f_code.co_name == MARK:  # a function was called
+        return None
+    place = frame.f_code, frame.f_lasti
+    if place not in _CLASSES:
+        if len(_CLASSES) >= _MOST_CLASSES:
+            _CLASSES.clear()
+        _CLASSES[place] = _class_named(frame)
+    if (node := _CLASSES[place]) is None:
+        return None
+    kind = _referred(node, ChainMap(dict(names_of(frame)), frame.f_globals))
+    return kind if isinstance(kind, type) and issubclass(kind, torch.Tensor) and kind is not torch.Tensor else None
+
+
+_CLASSES: dict[tuple[CodeType, int], ast.expr | None] = {}  # what names the class, by the call
+_MOST_CLASSES = 1024
+
+
+def _class_named(frame: FrameType) -> ast.expr | None:
+    """Return what the source has for the class, where a frame makes a call that may construct a tensor; else None."""
+    known = sys.version_info >= (3, 11)
+    position = position_of(frame.f_code, frame.f_lasti) if known else position_by_executing(frame)
+    found = part_at(position, lines_of(frame.f_code.co_filename, frame.f_globals))
+    match found and found[0]:
+        case ast.Call(ast.Attribute(attr="__new__"), [kind, *_]):
+            return kind
+        case ast.Call(kind):
+            return kind
+    return None
+
+
+def _referred(node: ast.expr, names: Mapping[str, Any]) -> Any:
+    """Return what a name, ``type(x)`` or an attribute refers to, without running anything."""
+    match node:
+        case ast.Name():
+            return names.get(node.id)
+        case ast.Attribute(value, "__class__") | ast.Call(ast.Name("type"), [value], []):
+            return type(_referred(value, names))
+        case ast.Attribute(value, attribute):
+            return inspect.getattr_static(_referred(value, names), attribute, None)
+        case ast.Subscript(value, ast.Constant(key)) if type(held := _referred(value, names)) is dict:
+            return held.get(key)
+    return None
 
 
 def calling_frame(frame: FrameType) -> FrameType:
