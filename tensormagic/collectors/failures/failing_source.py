@@ -29,6 +29,7 @@ from torch.utils.data import DataLoader
 from tensormagic.collectors.objects.children import has_history, is_kind
 from tensormagic.collectors.objects.namespace import UNKNOWN, still_value
 from tensormagic.collectors.where.source import (
+    NOWHERE,
     Position,
     codes_in,
     is_gone,
@@ -36,7 +37,6 @@ from tensormagic.collectors.where.source import (
     names_of,
     outwards,
     part_at,
-    position_by_executing,
     position_of,
     syntax_of,
 )
@@ -112,6 +112,16 @@ def _unpacking(position: Position, lines: Sequence[str], operation: str) -> Fail
             loop = f"for {ast.unparse(node.target)} in {ast.unparse(node.iter)}" if isinstance(node, ast.For) else ""
             return Failing(node, operation, loop or ast.unparse(node))
     return None
+
+
+def position_by_executing(entry: TracebackType) -> Position:
+    """Return what `position_of` does, by the package `executing`: it compiles the source and compares."""
+    with suppress(Exception):  # it is not there, has no node for that instruction, or cannot read the source
+        from executing import Source
+
+        node: Any = Source.executing(entry).node
+        return node.lineno, node.end_lineno, node.col_offset, node.end_col_offset
+    return NOWHERE
 
 
 # A failing expression is read as a call: ``a @ b`` is ``Tensor.matmul(a, b)``, ``x[i] = y`` is ``Tensor.__setitem__``,

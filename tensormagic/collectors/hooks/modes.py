@@ -332,7 +332,10 @@ def _of_its_class(op: Callable[..., Any]) -> Callable[..., Any]:
 
     def call(*args: Any, **kwargs: Any) -> Any:
         made, frame = op(*args, **kwargs), frame_of(_DISPATCHED, sys._getframe())
-        kind = constructed_by(frame.f_back) if frame is not None and type(made) is torch.Tensor else None
+        try:
+            kind = constructed_by(frame.f_back) if frame is not None and type(made) is torch.Tensor else None
+        except Exception:  # a source that nobody can read: then as below any other mode
+            kind = None
         if kind is None:
             return made
         guard = _no_python_dispatch()

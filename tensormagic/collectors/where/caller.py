@@ -27,8 +27,10 @@ from tensormagic.collectors.where.source import (
     names_of,
     outwards,
     part_at,
-    position_by_executing,
     position_of,
+    running_line,
+    statements_around,
+    tree_of,
 )
 from tensormagic.errors import NonFiniteError
 from tensormagic.reports import State
@@ -76,28 +78,35 @@ def constructed_by(frame: FrameType | None) -> type[torch.Tensor] | None:
     if place not in _CLASSES:
         if len(_CLASSES) >= _MOST_CLASSES:
             _CLASSES.clear()
-        _CLASSES[place] = _class_named(frame)
-    if (node := _CLASSES[place]) is None:
-        return None
-    kind = _referred(node, ChainMap(dict(names_of(frame)), frame.f_globals))
-    return kind if isinstance(kind, type) and issubclass(kind, torch.Tensor) and kind is not torch.Tensor else None
+        _CLASSES[place] = _classes_named(frame)
+    names = ChainMap(dict(names_of(frame)), frame.f_globals) if _CLASSES[place] else {}
+    referred = (_referred(node, names) for node in _CLASSES[place])
+    kinds = {kind for kind in referred if isinstance(kind, type) and issubclass(kind, torch.Tensor)}
+    return kinds.pop() if len(kinds) == 1 and torch.Tensor not in kinds else None
 
 
-_CLASSES: dict[tuple[CodeType, int], ast.expr | None] = {}  # what names the class, by the call
+_CLASSES: dict[tuple[CodeType, int], tuple[ast.expr, ...]] = {}  # what may name the class, by the call
 _MOST_CLASSES = 1024
 
 
-def _class_named(frame: FrameType) -> ast.expr | None:
-    """Return what the source has for the class, where a frame makes a call that may construct a tensor; else None."""
-    known = sys.version_info >= (3, 11)
-    position = position_of(frame.f_code, frame.f_lasti) if known else position_by_executing(frame)
-    found = part_at(position, lines_of(frame.f_code.co_filename, frame.f_globals))
-    match found and found[0]:
-        case ast.Call(ast.Attribute(attr="__new__"), [kind, *_]):
-            return kind
-        case ast.Call(kind):
-            return kind
-    return None
+def _classes_named(frame: FrameType) -> tuple[ast.expr, ...]:
+    """Return what the source has for the class, where a frame makes a call that may construct a tensor.
+
+    Until Python 3.11, code does not say where in a line it is: all calls of the line count.
+    """
+    lines, number = lines_of(frame.f_code.co_filename, frame.f_globals), running_line(frame)
+    if sys.version_info >= (3, 11):
+        found = part_at(position_of(frame.f_code, frame.f_lasti), lines)
+        calls = [] if found is None else [found[0]]
+    else:
+        around = (node for each in statements_around(tree_of(frame), number)[-1:] for node in ast.walk(each))
+        calls = [node for node in around if getattr(node, "lineno", 0) == number]
+    named = []
+    for call in calls:
+        match call:
+            case ast.Call(ast.Attribute(attr="__new__"), [kind, *_]) | ast.Call(kind):
+                named.append(kind)
+    return tuple(named)
 
 
 def _referred(node: ast.expr, names: Mapping[str, Any]) -> Any:

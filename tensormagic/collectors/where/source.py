@@ -10,7 +10,6 @@ import sys
 import sysconfig
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 from itertools import islice
@@ -249,16 +248,6 @@ def position_of(code: CodeType, instruction: int) -> Position:
         return NOWHERE
     found: Position = next(islice(every(), instruction // 2, None), NOWHERE)
     return found
-
-
-def position_by_executing(place: FrameType | TracebackType) -> Position:
-    """Return what `position_of` does, by the package `executing`: it compiles the source and compares."""
-    with suppress(Exception):  # it is not there, has no node for that instruction, or cannot read the source
-        from executing import Source
-
-        node: Any = Source.executing(place).node
-        return node.lineno, node.end_lineno, node.col_offset, node.end_col_offset
-    return NOWHERE
 
 
 def part_at(position: Position, lines: Sequence[str]) -> tuple[ast.expr | ast.stmt, str] | None:
