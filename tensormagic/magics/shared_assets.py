@@ -59,12 +59,13 @@ def name_of_cell(shell: Any, source: str, cell: str) -> str:
     breakpoints, and its lines are those of ``source``. Any other name must not be that of a cell with the same body
     and no magic, whose lines count from the body on: the magic's own line is part of what IPython makes it from.
     """
-    number, running = running_number(shell), _running_file(shell)
+    running = _running_file(shell)
     called = linecache.getlines(running) if running is not None else []
-    name: str = shell.compile.cache(source, number, raw_code=f"{source.partition(chr(10))[0]}\n{cell}")
     if running is not None and len(called) == 1 and called[0].rstrip().endswith(f", {cell!r})"):
-        linecache.cache[running] = (*linecache.cache.pop(name)[:3], running)
-        name = running
+        linecache.cache[running] = len(source), None, [f"{line}\n" for line in source.splitlines()], running
+        return running
+    number = running_number(shell)
+    name: str = shell.compile.cache(source, number, raw_code=f"{source.partition(chr(10))[0]}\n{cell}")
     _numbers(shell)[name] = number
     return name
 

@@ -135,7 +135,7 @@ def torchdiffeq():
     return made
 
 
-@library("tensordict", "a module of named inputs and outputs, and parameters as one dictionary")
+@library("tensordict", "a module of named inputs and outputs, parameters as one dictionary, memory-mapped data")
 def tensordict():
     from tensordict import TensorDict
     from tensordict.nn import TensorDictModule, TensorDictSequential
@@ -146,6 +146,7 @@ def tensordict():
     )
     optimizer = torch.optim.Adam(net.parameters(), 1e-2)
     data = TensorDict({"x": torch.randn(16, 4), "target": torch.randn(16, 2)}, batch_size=[16])
+    data = data.memmap()
     for _ in range(4):
         for part in data.split(8):
             out = net(part.clone())
