@@ -279,7 +279,8 @@ def _functions(kind: type) -> Iterator[FunctionType]:
 
 def _first(code: CodeType, target: re.Pattern[str], cell_number: CellNumber) -> list[Location]:
     """Return the first line of a function that has the target, if any."""
-    lines, code = linecache.getlines(code.co_filename), in_file(code)[0]
+    code = in_file(code)[0]
+    lines = linecache.getlines(code.co_filename)
     last = max((line for _, _, line in code.co_lines() if line), default=0)
     for line in range(code.co_firstlineno, min(last, len(lines)) + 1):
         if target.search(lines[line - 1].partition("#")[0]):

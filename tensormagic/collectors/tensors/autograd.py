@@ -145,9 +145,8 @@ def hooks_of(x: torch.Tensor) -> Iterator[Hook]:
                 function = function.func
             name = str(getattr(function, "__qualname__", "") or type(function).__qualname__)
             code = getattr(function, "__code__", None)
-            place = (
-                f"{PurePath(code.co_filename).name}, line {in_file(code)[0].co_firstlineno}" if code is not None else ""
-            )
+            line = in_file(code)[0].co_firstlineno if code is not None else 0
+            place = f"{PurePath(code.co_filename).name}, line {line}" if code is not None else ""
             yield Hook(kind, name.rsplit("<locals>.", 1)[-1], place)
 
 
