@@ -75,9 +75,10 @@ def debugged(tmp_path_factory):
         manager.start_kernel(cwd=str(folder), env=jupyter_environment(folder))
         try:
             kernel = Debugged(manager)
+            # Before the debugger, which follows every line of what is imported.
+            kernel.until(kernel.client.execute("%load_ext tensormagic\nimport torch"), stops=False)
             kernel.ask("initialize", clientID="test", adapterID="", pathFormat="path", linesStartAt1=True)
             kernel.ask("attach")
-            kernel.until(kernel.client.execute("%load_ext tensormagic\nimport torch"), stops=False)
             yield kernel
             kernel.client.stop_channels()
         finally:
