@@ -1,4 +1,4 @@
-"""Which of the user's own lines is running: from a frame to a `Location`, and to the names bound there."""
+"""Which of the user's own lines is running, also in a file edited since: from a frame to a `Location`, and to names."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ MOST_PLACES = 1 << 14  # in code that are known by their instruction; beyond, th
 MAX_SOURCE_LINES = 400  # a longer file is not put into the report as a whole; the lines that matter always are
 
 _EDITED = (
-    "{} was edited after it was loaded: what runs is the earlier text, and the line numbers are those of that. Load it"
-    " again (importlib.reload, or %autoreload 2), or restart the kernel"
+    "{} does not have the code that runs, so its lines are given by number alone, that of the text that was loaded. If"
+    " you edited it since, load it again (importlib.reload, or %autoreload 2) or restart the kernel"
 )
 
 CellNumber = Callable[[str], "int | None"]  # gives the execution count of a cell from its file name
@@ -273,7 +273,7 @@ def function_of_code(name: str) -> str:
 
 
 def edited(filename: str) -> Gap:
-    """Return what is said of a file that no longer has the code that runs."""
+    """Return what is said of a file that does not have the code that runs."""
     return Gap("lines", _EDITED.format(Path(filename).name))
 
 
@@ -368,7 +368,7 @@ def in_file(code: CodeType, instruction: int = 0) -> tuple[CodeType, int]:
 
 
 def is_gone(code: CodeType) -> bool:
-    """Return whether a file was edited so that it no longer has this code: its lines are of an earlier text."""
+    """Return whether its file does not have this code, most often since it was edited: lines are of another text."""
     return _found(code) is None
 
 
@@ -405,9 +405,8 @@ def _found(code: CodeType) -> _Found:
 def _looked_up(code: CodeType) -> _Found:
     filename = code.co_filename
     known = linecache.cache.get(filename, ())
-    if (
-        filename.startswith("<") or code.co_name == "<module>" or (len(known) > 1 and known[1] is None)
-    ):  # the last: a cell
+    is_cell = len(known) > 1 and known[1] is None  # a text that Python was given, without the time of a file
+    if is_cell or filename.startswith("<") or code.co_name == "<module>":
         return code, {}
     try:
         changed = os.stat(filename).st_mtime_ns  # noqa: PTH116  (asked for each line that is met)

@@ -165,7 +165,7 @@ def test_a_file_that_was_not_loaded_again(module):
     assert all(said for _, said in found["inner"])
     assert {said for _, said in found["forward"]} == {""}
     (gap,) = gaps
-    assert "edited_net.py was edited after it was loaded" in gap.reason
+    assert "edited_net.py does not have the code that runs" in gap.reason
 
 
 @pytest.mark.parametrize("text", ["import torch\n\nclass Net(", "", "\0"])
@@ -176,6 +176,19 @@ def test_a_file_in_the_middle_of_an_edit(module, text):
     found, gaps = lines_met(made)
     assert {said for lines in found.values() for _, said in lines} == {""}
     assert len(gaps) == 1
+
+
+def test_a_text_of_another_kind_under_the_name_of_a_file(tmp_path):
+    """Notebooks that are imported: the file holds JSON, no line of which is one of the code's."""
+    path = tmp_path / "lesson.ipynb"
+    path.write_text('{"cells": [\n  {"source": "def f(frames, sys):"},\n  null\n]}\n')
+    os.utime(path, (1, 1))
+    names = {}
+    exec(compile("\n\ndef f(look):\n    return look(1)\n", str(path), "exec"), names)
+    sites = SourceLines()
+    place = sites.location(names["f"](lambda depth: sites.at_frame(sys._getframe(depth))))
+    assert (place.line, place.text) == (4, "")
+    assert "does not have the code that runs" in sites.gaps()[0].reason
 
 
 def test_two_functions_alike_are_told_apart_by_their_names_or_not_at_all(module):
@@ -235,7 +248,7 @@ def test_findings_and_refused_calls_of_an_edited_file(module):
         net(torch.ones(1, 4))
     report = explain_error(caught.value)
     assert (report.location.text, report.call) == ("", "")
-    assert [gap for gap in report.gaps if "was edited after it was loaded" in gap.reason]
+    assert [gap for gap in report.gaps if "does not have the code that runs" in gap.reason]
     with tm.trace() as trace, contextlib.suppress(RuntimeError):
         net(torch.ones(1, 3)).sum().backward()
     assert [gap.section for gap in trace.report.gaps] == ["lines"]
