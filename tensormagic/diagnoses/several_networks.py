@@ -139,6 +139,8 @@ def loads_without_effect(report: TraceReport) -> Iterator[Finding]:
     """TM621: ``load_state_dict(strict=False)`` with keys that the module does not have; or its own tensors."""
     for load in training_of(report).loads:
         if load.own:
+            call = call_on(text_of(report.location(load.location)), "load_state_dict")
+            module = ast.unparse(call.func.value) if call and isinstance(call.func, ast.Attribute) else load.module
             yield Finding(
                 code="TM621",
                 severity="warning",
@@ -147,7 +149,7 @@ def loads_without_effect(report: TraceReport) -> Iterator[Finding]:
                 location=report.location(load.location),
                 evidence={"given": load.given},
                 remedy="To go back to earlier weights, keep a copy: "
-                f"`copy.deepcopy({as_code(load.module)}.state_dict())`; to copy another network, load the "
+                f"`copy.deepcopy({as_code(module)}.state_dict())`; to copy another network, load the "
                 "`state_dict()` of that one.",
                 subject=load.module,
             )

@@ -37,6 +37,33 @@ def activations_that_are_remembered():
     return trace.report
 
 
+class Recurrent(nn.Module):
+    """Keeps both states of its LSTM, which forward assigns as a pair, and weights that a method makes for each call."""
+
+    def __init__(self):
+        super().__init__()
+        self.rnn, self.head = nn.LSTM(8, 6, batch_first=True), nn.Linear(6, 10)
+        self.hidden = None
+        self.cell = None
+
+    def init_outputs(self, size):
+        self.weights = torch.zeros(size, 8, 1)
+
+    def forward(self, x):
+        self.init_outputs(len(x))
+        out, (self.hidden, self.cell) = self.rnn(x.unflatten(1, (8, 8)))
+        self.weights[:] = out.detach().mean(-1, keepdim=True).softmax(1)
+        return self.head((out * self.weights).sum(1))
+
+
+@healthy(nearly="TM603")
+def states_that_forward_assigns_as_a_pair():
+    net = Recurrent()
+    with tm.trace(namespace={"net": net}) as trace:
+        train_classifier(net, flat=True)
+    return trace.report
+
+
 class Registered(nn.Module):
     """Everything at its place."""
 

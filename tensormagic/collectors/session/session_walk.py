@@ -24,7 +24,7 @@ from tensormagic.collectors.graphs.saved_tensors import live_saved
 from tensormagic.collectors.graphs.structure import is_accumulate
 from tensormagic.collectors.objects.children import graph_of
 from tensormagic.collectors.objects.referents import SESSION_KINDS, Budget, Place, ReferenceWalk, roots
-from tensormagic.collectors.where.source import CellNumber, in_file, is_own_code, no_cell, syntax_of
+from tensormagic.collectors.where.source import CellNumber, definition_of, in_file, is_own_code, no_cell, syntax_of
 from tensormagic.reports import Gap, GraphForm, Location, StoredGraph
 from tensormagic.words import listed
 
@@ -252,12 +252,17 @@ _ANY_KEY = "[...]"  # of an item whose key is a variable
 
 
 def assigned(kind: type, attribute: str, cell_number: CellNumber = no_cell) -> list[Location]:
-    """Return the lines of a class's own code that assign to an attribute: one a method, ``__init__`` first."""
+    """Return the lines of a class's own code that assign to an attribute: the first of a method, ``__init__`` first."""
     found = []
     for function in sorted(_functions(kind), key=lambda function: function.__name__ != "__init__"):
-        name = next(iter(function.__code__.co_varnames), "self")
-        target = re.compile(rf"\b{re.escape(name)}\.{re.escape(attribute)}\b\s*(?:[:,][^=]*)?=(?!=)")
-        found += _first(function.__code__, target, cell_number)
+        code = in_file(function.__code__)[0]
+        method = definition_of(code, syntax_of("".join(linecache.getlines(code.co_filename)))) or ast.Module([], [])
+        target = f"{next(iter(code.co_varnames), 'self')}.{attribute}"
+        every = list(ast.walk(method))
+        added = {id(node.target) for node in every if isinstance(node, ast.AugAssign)}
+        stored = (node for node in every if isinstance(node, ast.Attribute) and type(node.ctx) is ast.Store)
+        lines = [node.lineno for node in stored if id(node) not in added and ast.unparse(node) == target]
+        found += [_location(code, min(lines), cell_number)] if lines else []
     return found
 
 
@@ -284,9 +289,13 @@ def _first(code: CodeType, target: re.Pattern[str], cell_number: CellNumber) -> 
     last = max((line for _, _, line in code.co_lines() if line), default=0)
     for line in range(code.co_firstlineno, min(last, len(lines)) + 1):
         if target.search(lines[line - 1].partition("#")[0]):
-            text, cell = lines[line - 1].strip(), cell_number(code.co_filename)
-            return [Location(code.co_filename, line, text, cell, code.co_name)]
+            return [_location(code, line, cell_number)]
     return []
+
+
+def _location(code: CodeType, line: int, cell_number: CellNumber) -> Location:
+    text = linecache.getline(code.co_filename, line).strip()
+    return Location(code.co_filename, line, text, cell_number(code.co_filename), code.co_name)
 
 
 class ChangingLines:

@@ -280,8 +280,14 @@ def _unregistered_tensor(place: Place, known: _Known, where: Location | None) ->
         kept_elsewhere=id(x) in known.named or (bool(behind) and behind <= known.registered() | known.named),
         optimized=bool(behind) and behind <= known.optimized, siblings=len(own & known.optimized), registered=len(own),
         module_device=devices.pop() if len(devices) == 1 else "",
-        method=where.function if where is not None else "", location=where,
+        method=_method(place.module, where), location=where,
     )  # fmt: skip
+
+
+def _method(module: nn.Module, where: Location | None) -> str:
+    """Return the method that assigns an attribute: ``forward`` also where that calls it."""
+    called = getattr(getattr(type(module).forward, "__code__", None), "co_names", ())
+    return "" if where is None else "forward" if where.function in called else where.function
 
 
 def _hidden(place: Place, known: _Known, where: Location | None) -> UnregisteredModules | None:
