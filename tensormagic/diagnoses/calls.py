@@ -178,7 +178,7 @@ def promoted_to_double(report: TraceReport) -> Iterator[Finding]:
 # TM102 to TM105: what single calls do with layout, memory and shapes beside what was asked of them.
 
 # A copy of a few KiB is what a view costs anyway. One of a MiB takes some tenths of a millisecond, and is worth a note
-# where a run makes many: merging the heads of attention is such a copy, and cannot be had without.
+# where a run makes many.
 HIDDEN_COPY = 1 << 20
 HIDDEN_COPIES = 16 << 20
 # Below a MiB nobody will measure the conversion; and twice may be a first try, or an evaluation.
@@ -188,7 +188,7 @@ MIXED_CALLS = 3
 
 def hidden_copy(report: TraceReport) -> Iterator[Finding]:
     """TM102: ``reshape``, ``flatten`` or ``ravel`` could not give a view, and copied much: the largest few lines."""
-    copies = (one for one in observed(report, "copy") if one.nbytes >= HIDDEN_COPY)
+    copies = (one for one in observed(report, "copy") if one.nbytes >= HIDDEN_COPY and not _merges_heads(one))
     large = [one for one in copies if one.nbytes * times(one) >= HIDDEN_COPIES]
     for one in sorted(large, key=lambda one: -one.nbytes * times(one))[:MOST_LINES]:
         source, result = one.operands[0], one.result
@@ -206,6 +206,19 @@ def hidden_copy(report: TraceReport) -> Iterator[Finding]:
             f"`{binding(source.name) if source.name else ''}.contiguous()`.",
             subject=source.name,
         )
+
+
+def _merges_heads(one: Observation) -> bool:
+    """Return whether a copy turns ``(batch, length, heads, size)`` into ``(batch, length, heads * size)``.
+
+    Attention computes its heads apart from each other, and cannot do without it.
+    """
+    source, result = one.operands[0], one.result
+    if result is None or len(source.shape) != 4 or len(source.stride) != 4:
+        return False
+    batch, length, heads, size = source.shape
+    turned = source.stride[-1] == 1 and source.stride[2] > source.stride[1]
+    return turned and tuple(result.shape) == (batch, length, heads * size)
 
 
 def mixed_formats(report: TraceReport) -> Iterator[Finding]:

@@ -41,3 +41,15 @@ def one_large_copy_that_is_said():
         for _ in range(5):
             (x.flatten(1) @ weight).mean().backward()
     return trace.report
+
+
+@healthy(nearly="TM102")
+def large_heads_merged():
+    """Attention computes its heads apart from each other: merging them is a copy that it cannot do without."""
+    project = torch.nn.Linear(256, 256)
+    x = torch.randn(8, 512, 256)
+    with tm.trace(namespace={"project": project}) as trace:
+        for _ in range(5):
+            heads = project(x).view(8, 512, 4, 64).transpose(1, 2)
+            heads.softmax(-1).transpose(1, 2).reshape(8, 512, 256).pow(2).mean().backward()
+    return trace.report

@@ -379,3 +379,14 @@ def a_view_to_a_size_computed_for_another_image():
         return nn.Linear(400, 10)(x)
 
     return refused(lambda: program(torch.randn(2, 16, 4, 4)))
+
+
+@ill("TM804", line="return -rows[torch.arange(32), labels].log().mean()", says=(
+    "`torch.arange(32)` (32) and labels (200) do not", "`rows[torch.arange(len(labels)), labels]`"))  # fmt: skip
+def the_rows_of_a_small_batch_counted_by_hand():
+    """The loss of a lecture, whose 32 examples have become all of them."""
+
+    def loss(rows, labels):
+        return -rows[torch.arange(32), labels].log().mean()
+
+    return refused(lambda: loss(torch.rand(200, 27), torch.randint(0, 27, (200,))))

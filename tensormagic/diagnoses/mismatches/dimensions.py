@@ -80,7 +80,9 @@ indexing tensors could not be broadcast together with shapes (?P<shapes>.*)
     with right: [*[one for one in wrong[1:] if clashing(one.shape, left.shape)], wrong[1]][0]
     shape: Tensors that index together must broadcast: {left} and {right} do not.
     parts: left[at] must equal right[at] for at in clashing(left.shape, right.shape)
-    try: {call.tensors[0].code}[{left.code}][:, {right.code}] when left.ndim == right.ndim == 1
+    with first: call.tensors[0]; with count: "torch.arange(" in left.code
+    try: {first.code}[torch.arange(len({right.code})), {right.code}] when count and first[0] == right[0]
+    try: {first.code}[{left.code}][:, {right.code}] when left.ndim == right.ndim == 1 and not count
 
 index \[.*?\] to be no larger than self \[.*?\] apart from dimension {dim}
     with read: [one for one in (first, call.tensor("src", 3)) if one]
