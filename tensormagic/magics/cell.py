@@ -35,13 +35,10 @@ class CellSyntaxError(Exception):
     def __init__(self, shell: Any, error: SyntaxError) -> None:
         super().__init__(str(error))
         self.lineno = error.lineno
-        self._lines: list[str] = shell.SyntaxTB.structured_traceback(SyntaxError, error, [])
+        self._lines: list[str] = shell.SyntaxTB.structured_traceback(type(error), error, [])
 
     def _render_traceback_(self) -> list[str]:
         return self._lines
-
-
-CellSyntaxError.__name__ = SyntaxError.__name__  # what a report, and a kernel's reply, call it
 
 
 class CellSource:
@@ -123,7 +120,8 @@ class CellSource:
         try:
             return read(*given)
         except SyntaxError as error:
-            wrong = CellSyntaxError(self._shell, error)
+            named = type(type(error).__name__, (CellSyntaxError,), {})  # what a report, and a kernel's reply, call it
+            wrong = named(self._shell, error)
         raise wrong  # here, not above: the first error would be shown as its cause
 
 

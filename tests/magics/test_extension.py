@@ -8,6 +8,7 @@ import sys
 
 import pytest
 from IPython.core import magic
+from IPython.core.error import UsageError
 
 from tensormagic import api, reports
 from tensormagic.collectors import requirements
@@ -47,6 +48,20 @@ def test_loading_twice_is_the_same_as_once(bare_shell):
     unload_ipython_extension(bare_shell)
     unload_ipython_extension(bare_shell)
     assert not loaded(bare_shell)
+
+
+@pytest.mark.parametrize(
+    ("line", "error"),
+    [
+        ("model(x)", NameError), ("  tensor([1, 2])", NameError), ("tensors", NameError), ("why + 1", NameError),
+        ("tensor nowhere", UsageError), ("%model(nowhere)", UsageError),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("above", ["", "%%rng\n"])
+def test_automagic_takes_no_line_that_is_python(shell, line, error, above):
+    """A name that is not there yet is a `NameError`, although a magic has that name."""
+    ran = shell.run_cell(above + line)
+    assert type(ran.error_in_exec or ran.error_before_exec) is error
 
 
 def test_two_shells_at_once(shell, tmp_path, capsys):

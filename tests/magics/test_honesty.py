@@ -209,21 +209,22 @@ def test_interactivity_all_shows_every_expression(shell, magic):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("b = = 2", "invalid syntax"),
-        ("return 5", "'return' outside function"),  # only the compiler sees these
-        ("(yield 5)", "'yield' outside function"),
-        ("break", "'break' outside loop"),
+        ("b = = 2", "SyntaxError: invalid syntax"),
+        ("  b = 2", "IndentationError: unexpected indent"),
+        ("return 5", "SyntaxError: 'return' outside function"),  # only the compiler sees these
+        ("(yield 5)", "SyntaxError: 'yield' outside function"),
+        ("break", "SyntaxError: 'break' outside loop"),
     ],
 )
 def test_a_syntax_error_is_the_cells_own(shell, magic, line, message):
-    """A cell that is not Python fails with its own SyntaxError, shown without a frame of IPython's or ours."""
+    """A cell that is not Python fails with its own error, shown without a frame of IPython's or ours."""
     error = run(shell, magic, f"a = 1\n{line}").error_in_exec
     assert isinstance(error, CellSyntaxError)
     assert error.lineno == 3
     described = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(error._render_traceback_()))
     assert line in described
-    assert f"SyntaxError: {message}" in described
-    assert type(error).__name__ == "SyntaxError"
+    assert message in described
+    assert type(error).__name__ == message.partition(":")[0]
     assert "tensormagic" not in described
     assert len(described.strip().splitlines()) <= SYNTAX_ERROR_LINES
 

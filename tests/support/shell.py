@@ -64,6 +64,7 @@ def shell_state(shell: InteractiveShell) -> dict[str, Listing]:
         "events": {name: [id(hook) for hook in hooks] for name, hooks in shell.events.callbacks.items()},
         "hooks": _hooks(shell),
         "transformers": _transformers(shell),
+        "checkers": {f"{type(one).__name__} {id(one)}": id(one) for one in shell.prefilter_manager.checkers},
         "custom exceptions": dict(enumerate(map(repr, shell.custom_exceptions))),
         "namespace": {name: id(value) for name, value in shell.user_ns.items()},
         # Apart from those that IPython's own history adds with every cell: _, __, _1, _i, _ii, _i1, ...
