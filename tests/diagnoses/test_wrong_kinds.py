@@ -176,6 +176,10 @@ CASES = (
      "A DataParallel has no body: it wraps the model, net.module.", ["net.module.body"]),
     ("x.astype('int64')", "x = torch.ones(2)",
      "A tensor has no astype, which NumPy's arrays or lists have: torch writes it otherwise.", ["x.to(torch.int64)"]),
+    ("logits.logits.sum()", "logits = torch.ones(2)",
+     "A tensor has no logits: logits is the tensor itself.", ["logits"]),
+    ("float(out.loss.loss)", "import types; out = types.SimpleNamespace(loss=torch.ones(()))",
+     "A tensor has no loss: out.loss is the tensor itself.", ["out.loss"]),
     ("x.append(1)", "x, other = torch.ones(2), torch.ones(1)",
      "A tensor has no append, which NumPy's arrays or lists have: torch writes it otherwise.",
      ["torch.cat([x, other])"]),
@@ -196,6 +200,31 @@ def test_what_is_said(line, before, rule, works):
     for way in works:
         if not way.startswith(("%", "num_heads", "super()")) and "\N{HORIZONTAL ELLIPSIS}" not in way:
             exec(way, space)
+
+
+@pytest.mark.skipif(torch.accelerator.is_available(), reason="here torch finds the device")
+@pytest.mark.parametrize(
+    ("line", "roles"),
+    [
+        ("x.cuda()", ["self"]), ("x.cuda(0)", ["self", "device"]), ("x.to('cuda')", ["self", "device"]),
+        ("x.to('cuda', torch.half, True)", ["self", "device", "dtype", "non_blocking"]),
+        ("torch.ones(2, device='cuda')", ["size", "device"]), ("torch.ones(2, device='mps')", ["size", "device"]),
+        ("torch.ones(2, device='xpu')", ["size", "device"]), ("torch.cuda.synchronize()", []),
+        ("x.to(0)", ["self", "device"]),
+        ("torch.cuda.Event(enable_timing=True)", None), ("torch.cuda.Stream()", None),
+        ("torch.Generator('cuda')", None),
+        ("torch.cuda.set_device(0)", ["device"]), ("x.type(torch.cuda.FloatTensor)", None),
+    ],
+)  # fmt: skip
+def test_a_device_that_is_not_there(line, roles):
+    """Torch has a dozen sentences for it, few of which name what is missing."""
+    report = explained(line, SPACE | {"x": torch.ones(2)})
+    kind = "mps" if "mps" in line else "xpu" if "xpu" in line else "cuda"
+    what = "no GPU" if kind == "cuda" else f"no device of the kind {kind}"
+    assert report.mismatch.rule.startswith(f"Torch finds {what} that it can use: torch.")
+    (way,) = report.mismatch.works or report.mismatch.maybe
+    assert eval(way.removeprefix("device = "), {"torch": torch}) == "cpu"
+    assert roles is None or [operand.role for operand in report.operands] == roles
 
 
 @pytest.mark.parametrize(

@@ -282,7 +282,8 @@ def attribute_in(failing: Failing, names: Mapping[str, Any], message: str) -> Re
     no_loss = node.attr == "backward" and type(owner) in {float, int, list, tuple, type(None)}
     no_result = is_kind(owner, torch.nn.Module) and hasattr(torch.Tensor, node.attr)
     said = f"'{type(owner).__name__}' object has no attribute '{node.attr}'"
-    lacks = message == said and bool(near_names(owner, node.attr))
+    itself = is_kind(owner, torch.Tensor) and ast.unparse(node.value).rpartition(".")[2] == node.attr  # loss.loss
+    lacks = message == said and (itself or bool(near_names(owner, node.attr)))
     method = is_kind(owner, BuiltinFunctionType) and is_kind(owner.__self__, torch.Tensor)
     found = results or gone or no_loss or no_result or lacks or method
     return Refused(given=(owner,)) if found else None

@@ -47,7 +47,7 @@ class Argument(NamedTuple):
 
 def arguments_of(func: Any, given: tuple[Any, ...], keywords: Mapping[str, Any]) -> list[Argument]:
     """Return the arguments of a call with their roles; a list of tensors is one argument a tensor."""
-    roles = roles_of(func, len(given))
+    roles = _roles_of_move(func, given) or roles_of(func, len(given))
     found = []
     for at, value in enumerate(given):
         # All arguments that follow are for sizes, or for the last parameter where there are more.
@@ -63,6 +63,17 @@ def _arguments(role: str, value: Any, index: int | str) -> list[Argument]:
     if not tensors_in(value) or is_kind(value, torch.Tensor):
         return [Argument(role, "", value, index)]
     return [Argument(role, f"{role}[{at}]", item, index, at) for at, item in enumerate(value)]
+
+
+def _roles_of_move(func: Any, given: tuple[Any, ...]) -> tuple[str, ...]:
+    """Return the names of what moves a tensor to a device, for which torch has one form; () of another function."""
+    if func is torch.Tensor.cuda:
+        return "self", "device", "non_blocking", "memory_format"
+    if func is not torch.Tensor.to:
+        return ()
+    first = given[1] if len(given) > 1 else None
+    kind = "dtype" if is_kind(first, torch.dtype) else "other" if is_kind(first, torch.Tensor) else "device"
+    return "self", kind, *(("dtype",) if kind == "device" else ()), "non_blocking", "copy"
 
 
 def roles_of(func: Any, count: int = 0) -> tuple[str, ...]:

@@ -33,6 +33,11 @@ says.table(r"""
     argument: A tensor has no {attribute}, which NumPy's arrays or lists have: torch writes it otherwise.
     maybe: {way}
 
+'Tensor' object has no attribute '(?P<attribute>\w+)'
+    with it: call.given[0].name; if: it.rpartition(".")[2] == attribute
+    argument: A tensor has no {attribute}: {it} is the tensor itself.
+    try: {call.report.call.removesuffix("." + attribute)}
+
 '(?P<kind>\w+)' object has no attribute '(?P<attribute>\w+)'
     with near: call.report.near; with it: call.given[0].name or "it"; with found: near[0]
     with wrapped: found == f"module.{attribute}"; with slip: is_slip(attribute, found)
@@ -168,10 +173,6 @@ expected m1 and m2 to have the same dtype, but got: (?P<one_name>[\w:<> ]+?) != 
 
 # -- what the call does not take
 
-Torch not compiled with CUDA enabled|No CUDA GPUs are available|Found no NVIDIA driver
-    argument: Torch finds no GPU that it can use: torch.cuda.is_available() is False.
-    try: device = "cuda" if torch.cuda.is_available() else "cpu"
-
 implemented for strided tensors only, got: torch\.{layout:word}
     layout: The call {call.title} only makes strided tensors, but layout=torch.{layout} was requested.
     parts: layout_given is {layout} must be strided
@@ -180,12 +181,6 @@ unsupported tensor layout: \w+|with arguments from the 'Sparse\w+' backend|for \
     layout: Not every operation supports every layout: there is no {call.title} for {sparse.name}, which is
         {sparse.operand.layout}.
     parts: sparse is {sparse.operand.layout} must be strided; try: {sparse.code}.to_dense()
-
-Expected one of cpu, cuda, .* device type at start of device string: (?P<name>\w+)
-Invalid device string: '(?P<name>.*?)'
-    with told: {"gpu": ": write cuda (or mps, xpu)"}.get(name, "")
-    argument: A device is a kind that torch knows, with a number where there are several, as in cuda:1. There is no
-        kind {name}{told}.
 
 only integer tensors of a single element can be converted to an index
     with wrong: first one.numel != 1 or is_floating(one.dtype)

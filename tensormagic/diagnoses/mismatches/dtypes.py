@@ -34,6 +34,23 @@ def _wrong(given: Given, rule: str, wanted: str) -> Mismatch:
 says.table(r"""
 # -- devices
 
+Torch not compiled with CUDA enabled|No CUDA GPUs are available|Found no NVIDIA driver
+Cannot access accelerator device when none is available|torch\.cuda\.\w+ requires CUDA support
+dummy base class (?:Event|Stream|CUDAGraph|_CUDAGraph)|without ATen_cuda library|has no attribute '_cuda_
+    argument: Torch finds no GPU that it can use: torch.cuda.is_available() is False.
+    try: device = "cuda" if torch.cuda.is_available() else "cpu"
+
+(?:from the '|compiled with )(?P<name>MPS|XPU)(?:' backend| enabled)
+    with kind: name.lower(); with there: {"mps": "torch.backends.mps", "xpu": "torch.xpu"}[kind] + ".is_available()"
+    argument: Torch finds no device of the kind {kind} that it can use: {there} is False.
+    try: device = "{kind}" if {there} else "cpu"
+
+Expected one of cpu, cuda, .* device type at start of device string: (?P<name>\w+)
+Invalid device string: '(?P<name>.*?)'
+    with told: {"gpu": ": write cuda (or mps, xpu)"}.get(name, "")
+    argument: A device is a kind that torch knows, with a number where there are several, as in cuda:1. There is no
+        kind {name}{told}.
+
 Cannot copy out of meta tensor; no data! Please use torch\.nn\.Module\.to_empty
     device: The parameters of {call.receiver or "this module"} are on the meta device, and have shapes but no values to
         copy: {call.receiver or "its"}.to_empty(device=…) {_FILLED}.
