@@ -287,7 +287,7 @@ class Leaves:
         if self.find(tensor) is not None:
             return self._numbers[id(tensor)]
         name = self._names.get(id(tensor), "") if self._names is not None else ""
-        if not name or self._namespace.get(name) is not tensor:
+        if not name or (name.isidentifier() and self._namespace.get(name) is not tensor):
             name, is_local = self._deep.of(tensor)
             name = self._free(name) if is_local else name  # numbered while another leaf goes by the variable's name
         is_given = not name or ".args_recv_info[" in name  # to a pipeline's stage
@@ -327,6 +327,7 @@ class Leaves:
     def _look(self) -> None:
         named = [(name, value) for name, value in list(self._namespace.items()) if not name.startswith("_")]
         self._names = {id(value): name for name, value in reversed(named)}  # the first of several; ids may be old
+        self._names.update(_left_by_loops(named, self._names))
         self._deep.forget()
         self._owners_there = None
         self._anonymous_from.clear()
@@ -349,6 +350,18 @@ class Leaves:
     def _is_taken(self, name: str) -> bool:
         number = self._by_name.get(name)
         return number is not None and self.known[number].reference() is not None
+
+
+def _left_by_loops(named: Iterable[tuple[str, Any]], names: Mapping[int, str]) -> Iterator[tuple[int, str]]:
+    """Yield the last items of lists under whose name only a loop left them, ``p`` after ``for p in parameters``.
+
+    It is one where the item before has no name of its own. Each is given with its ``id``: ``parameters[18]``.
+    """
+    for name, value in named:
+        last = value[-2:] if type(value) is list else []
+        of_loop = [id(item) in names for item in last] == [False, True]
+        if of_loop and all(is_kind(item, torch.Tensor) for item in last):
+            yield id(last[1]), f"{name}[{len(value) - 1}]"
 
 
 def _numbered(base: str, number: int) -> str:

@@ -117,6 +117,16 @@ def test_leaves():
     assert "net.bias" in [leaf.name for leaf in leaves.known]
 
 
+def test_a_name_that_a_loop_left_behind():
+    """``for p in parameters`` leaves the last one under ``p``; one that has a name before it is listed keeps it."""
+    weights, bias = [torch.ones(2, requires_grad=True) for _ in range(3)], torch.ones(1, requires_grad=True)
+    named = {"weights": weights, "p": weights[-1], "scale": torch.ones(1, requires_grad=True), "bias": bias}
+    named["others"] = [named["scale"], bias]
+    leaves = Leaves(named, ModuleNames(named))
+    numbers = [leaves.number(x) for x in (*weights, bias)]
+    assert [leaves.known[number].name for number in numbers] == ["weights[0]", "weights[1]", "weights[2]", "bias"]
+
+
 def test_a_tensor_made_anew_under_its_name_is_one_series():
     """A leaf that every step replaces is one line in the chart."""
     namespace = {}
