@@ -113,6 +113,8 @@ def _terms(value: ast.expr, name: str) -> Iterator[ast.expr]:
 VANISHING_NORM = 1e-6
 VANISHING_RATIO = 1e-5
 VANISHING_ARRIVAL = 1e-2
+# One that began a thousand times as large was lost on the way: neither the activations nor the initialisation did it.
+LOST_RATIO = 1e-3
 # Healthy losses, summed or in raw units, start with norms of 1e6 and more; so growth alone
 # counts. Training starts from small gradients (zero-initialised layers, warm-up) and may grow a hundredfold; a
 # thousandfold, above a norm of 100, is a run that diverges, or a gradient that each layer multiplies.
@@ -131,6 +133,10 @@ _NORMALISED = (
 _SHRUNK = (
     "Initialise for the activation, `{init}` (torch's own default for nn.Linear shrinks a signal in every layer), or "
     "put a normalisation or residual connections between the layers."
+)
+_LOST = (
+    "At the first pass its norm was {first}: training has brought this about, as steps that are too long do. Lower the "
+    "learning rate or raise it slowly at the start, and clip before the step: `{clip}`."
 )
 _RAW = "Inputs that are far from zero do this too: standardise them, `(x - x.mean(0)) / x.std(0)`."
 _GROWN = "Lower the learning rate, or clip before the step: `{clip}`. " + _RAW
@@ -192,6 +198,8 @@ def vanishing(report: TraceReport) -> Iterator[Finding]:
             others = f"; {plural(lost - 1, 'other weight')} as well" if lost > 1 else ""
             squashing = {each.op for graph in report.graphs for each in graph.nodes} & _SQUASHING
             remedy = _NORMALISED if squashing == {"softmax"} else _SQUASHED if squashing else _SHRUNK
+            first = _finite(worst.series)[0]
+            remedy = _LOST if worst.norm < first * LOST_RATIO else remedy
             beyond = f"; beyond it, {plural(zero, 'weight gets', 'weights get')} exactly zero" if zero else ""
             yield Finding(
                 code="TM403",
@@ -200,7 +208,9 @@ def vanishing(report: TraceReport) -> Iterator[Finding]:
                 f"against {scientific(best.norm)} at {best.name}{others}{beyond}.",
                 location=location,
                 evidence={worst.name: worst.norm, best.name: best.norm, "weights below": lost, "weights at zero": zero},
-                remedy=remedy.format(init=_init(worst.name)),
+                remedy=remedy.format(
+                    init=_init(worst.name), first=scientific(first), clip=clipping(report, worst.series.owner)
+                ),
                 subject=worst.name,
                 node=node,
             )

@@ -41,6 +41,17 @@ def test_without_a_squashing_activation_the_remedy_is_another():
     assert "instead of sigmoid" not in remedy
 
 
+@pytest.mark.parametrize(("first", "lost"), [(0.1, True), (2e-9, False)])
+def test_a_gradient_that_training_lost(first, lost):
+    """It was there in the first pass: neither activation nor initialisation took it."""
+    report = Layers([1e-9, 1e-3, 0.5]).report()
+    series = parameter("net.0.weight", [first, 1e-9, 1e-9])
+    remedy = only(run(*report.graphs, parameters=(series, *report.parameters[1:]), count=3)).remedy
+    assert remedy.startswith("At the first pass its norm was 0.1: training has brought this about") is lost
+    assert ("clip_grad_norm_(net.parameters()" in remedy) is lost
+    assert ("instead of sigmoid or tanh" in remedy) is not lost
+
+
 @pytest.mark.parametrize(("norm", "found"), [(0.9e-6, True), (1.1e-6, False)])
 def test_the_norm_must_be_below_a_millionth(norm, found):
     """Above it, a weight still moves."""
