@@ -8,7 +8,6 @@ Everything that loading does is put on one stack as it is done, with what undoes
 
 from __future__ import annotations
 
-import ast
 import functools
 import io
 import sys
@@ -19,7 +18,6 @@ from typing import Any
 
 from IPython.core import magic
 from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class, no_var_expand
-from IPython.core.prefilter import PrefilterChecker
 from traitlets import Bool, Enum, TraitError, Unicode, default, observe, validate
 from traitlets.config import Config
 
@@ -244,25 +242,6 @@ class TensorMagic(Magics):
         about.run(self, line)
 
 
-class PythonFirst(PrefilterChecker):
-    """Keeps a line that is Python from becoming one of our magics, as automagic would have it.
-
-    ``model(x)``, before there is a ``model``, is a `NameError`, as without the extension; ``tensor x`` is no Python.
-    """
-
-    priority = 650  # before automagic's
-
-    def check(self, line_info: Any) -> Any:
-        """Return the handler that leaves the line as it is; None where it may become a magic."""
-        if line_info.esc or line_info.ifun not in TensorMagic.magics["line"]:
-            return None
-        try:
-            ast.parse(line_info.line.strip())
-        except (SyntaxError, ValueError):
-            return None
-        return self.prefilter_manager.get_handler_by_name("normal")  # type: ignore[union-attr]
-
-
 def load(shell: Any) -> None:
     """Add the magics to ``shell``; loading twice is the same as once. Prints one line where torch is missing."""
     if id(shell) in _LOADED:
@@ -276,8 +255,7 @@ def load(shell: Any) -> None:
         magics = _made(shell)
         shell.register_magics(magics)
         stack.callback(_forget, shell, magics)
-        python_first = PythonFirst(shell, shell.prefilter_manager)  # type: ignore[no-untyped-call]
-        stack.callback(shell.prefilter_manager.unregister_checker, python_first)
+        stack.callback(frames.leave_python_alone(shell, magics.magics["line"]))
         stack.callback(magics.watcher.switch, on=False)
         stack.callback(frames.install_formatters(shell))
         stack.callback(completion.install(shell))

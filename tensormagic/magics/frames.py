@@ -11,7 +11,7 @@ import os
 import sys
 import traceback
 from argparse import Namespace
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from IPython.core.error import UsageError
+from IPython.core.prefilter import PrefilterChecker
 from IPython.display import display
 
 from tensormagic import api
@@ -327,6 +328,33 @@ def install_formatters(shell: Any) -> Callable[[], None]:
 # -- names and expressions on a line ----------------------------------------------------------------------------------
 
 MOST_NAMES = 6  # of the user's latest tensors, where nothing resembles the name that was typed
+
+
+class PythonFirst(PrefilterChecker):
+    """Keeps a line that is Python from becoming one of our magics, as automagic would have it.
+
+    ``model(x)``, before there is a ``model``, is a `NameError`, as without the extension; ``tensor x`` is no Python.
+    """
+
+    priority = 650  # before automagic's
+    names: Container[str] = ()
+
+    def check(self, line_info: Any) -> Any:
+        """Return the handler that leaves the line as it is; None where it may become a magic."""
+        if line_info.esc or line_info.ifun not in self.names:
+            return None
+        try:
+            ast.parse(line_info.line.strip())
+        except (SyntaxError, ValueError):
+            return None
+        return self.prefilter_manager.get_handler_by_name("normal")  # type: ignore[union-attr]
+
+
+def leave_python_alone(shell: Any, names: Container[str]) -> Callable[[], None]:
+    """Let automagic take no line that is Python for a magic of these names; returns what undoes it."""
+    checker = PythonFirst(shell, shell.prefilter_manager)  # type: ignore[no-untyped-call]
+    checker.names = names
+    return functools.partial(shell.prefilter_manager.unregister_checker, checker)
 
 
 def value_of(shell: Any, expression: str) -> Any:

@@ -271,6 +271,8 @@ def _unregistered_tensor(place: Place, known: _Known, where: Location | None) ->
         nodes = list(walk_nodes([node] if (node := graph_of(x)) is not None else [], _LEAVES))
         leaves = [node.variable for node in nodes if hasattr(node, "variable")]
         behind = {id(leaf) for leaf in leaves} if len(nodes) < _LEAVES else set()
+    called = getattr(getattr(type(place.module).forward, "__code__", None), "co_names", ())  # also by `forward`
+    method = "" if where is None else "forward" if where.function in called else where.function
     own = {id(held) for _, held in held_by(root)}
     devices = {str(held.device) for _, held in held_by(root, PARAMETERS_AND_BUFFERS)}
     return UnregisteredTensor(
@@ -280,14 +282,8 @@ def _unregistered_tensor(place: Place, known: _Known, where: Location | None) ->
         kept_elsewhere=id(x) in known.named or (bool(behind) and behind <= known.registered() | known.named),
         optimized=bool(behind) and behind <= known.optimized, siblings=len(own & known.optimized), registered=len(own),
         module_device=devices.pop() if len(devices) == 1 else "",
-        method=_method(place.module, where), location=where,
+        method=method, location=where,
     )  # fmt: skip
-
-
-def _method(module: nn.Module, where: Location | None) -> str:
-    """Return the method that assigns an attribute: ``forward`` also where that calls it."""
-    called = getattr(getattr(type(module).forward, "__code__", None), "co_names", ())
-    return "" if where is None else "forward" if where.function in called else where.function
 
 
 def _hidden(place: Place, known: _Known, where: Location | None) -> UnregisteredModules | None:
