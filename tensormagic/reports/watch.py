@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
@@ -125,9 +126,22 @@ class ModulesReport:
     repeated: tuple[RepeatedModule, ...] = ()
     flags: tuple[FlagWithoutEffect, ...] = ()
 
+    def with_those_of(self, other: ModulesReport, roots: Collection[str]) -> ModulesReport:
+        """Return this with what another report has of outermost modules of these names."""
+        fields = ("unregistered_tensors", "unregistered_modules", "untied", "repeated", "flags")
+        theirs = {name: [one for one in getattr(other, name) if _is_inside(one, roots)] for name in fields}
+        return ModulesReport(**{name: (*getattr(self, name), *more) for name, more in theirs.items()})
+
 
 RetainedBy = Literal["history", "traceback", "both"]
 GraphForm = Literal["items", "sum"]
+
+
+def _is_inside(found: object, roots: Collection[str]) -> bool:
+    if isinstance(found, RepeatedModule | FlagWithoutEffect):
+        path = found.container if isinstance(found, RepeatedModule) else found.of
+        return any(f"{path}.".startswith(f"{root}.") for root in roots)
+    return getattr(found, "owner", "") in roots
 
 
 @dataclass(frozen=True, slots=True)

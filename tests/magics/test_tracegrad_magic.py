@@ -7,6 +7,7 @@ import json
 import pytest
 from IPython.core.error import UsageError
 
+from tensormagic.magics.live_output import last_report
 from tensormagic.reports import RunReport, TraceReport
 
 TRAIN = "loss = net(torch.ones(3, 2)).square().mean()\nloss.backward()"
@@ -344,3 +345,11 @@ def test_the_traces_of_engines_answer_no_more(cell):
     assert isinstance(ran.error, UsageError)
     assert "leave out --memory" in str(ran.error)
     assert isinstance(cell("ran").error, NameError)
+
+
+def test_a_script_that_is_run_names_its_model(shell, tmp_path):
+    """While ``%run`` runs it, its names are those of ``__main__``, and the user's only afterwards."""
+    script = tmp_path / "train.py"
+    script.write_text("import torch\nnet = torch.nn.Linear(2, 1)\nnet(torch.ones(1, 2)).sum().backward()\n")
+    shell.run_cell(f"%%tracegrad --text\n%run {script}").raise_error()
+    assert [series.name for series in last_report(shell).parameters] == ["net.weight", "net.bias"]

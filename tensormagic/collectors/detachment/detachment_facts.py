@@ -147,9 +147,16 @@ class Trained:
         )
 
 
-def left_out(leaves: Iterable[torch.Tensor], known: Leaves, reached: set[int], trained: Trained) -> tuple[LeftOut, ...]:
-    """Return those of ``leaves`` that ask for a gradient and have none, and that no graph of the run led to."""
-    found = []
+class Missed(NamedTuple):
+    """A leaf that asks for a gradient and has none."""
+
+    number: int | None  # in `Leaves`
+    leaf: LeftOut
+
+
+def left_out(leaves: Iterable[torch.Tensor], known: Leaves, reached: set[int], trained: Trained) -> dict[int, Missed]:
+    """Return by ``id`` which ``leaves`` ask for a gradient and have none, and that no graph of the run led to."""
+    found = {}
     with torch._C.DisableTorchFunction():
         for leaf in leaves:
             number = known.find(leaf)
@@ -161,10 +168,12 @@ def left_out(leaves: Iterable[torch.Tensor], known: Leaves, reached: set[int], t
             else:  # a Parameter without a name: a module that was met has put another in its place
                 name, owner = known.called(leaf) or ("" if is_parameter else f"leaf {tuple(leaf.shape)}"), ""
             written, held = holds(trained.written, leaf) or number in known.replaced, trained.is_held(leaf)
-            found.append(LeftOut(
-                name=name, owner=owner, shape=tuple(leaf.shape), is_parameter=is_parameter, held=held, written=written,
-            ))  # fmt: skip
-    return tuple(dict.fromkeys(one for one in found if one.name))
+            if name:
+                found[id(leaf)] = Missed(number, LeftOut(
+                    name=name, owner=owner, shape=tuple(leaf.shape), is_parameter=is_parameter, held=held,
+                    written=written,
+                ))  # fmt: skip
+    return found
 
 
 # Which node took a value as an input. Nothing here may change what is asked: a view that was written to is not asked

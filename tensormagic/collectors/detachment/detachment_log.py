@@ -7,7 +7,7 @@ import linecache
 import re
 import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from types import FrameType
 from typing import Any
@@ -18,6 +18,7 @@ from tensormagic.collectors.detachment.detached_values import DetachedValues
 from tensormagic.collectors.detachment.detachment_facts import (
     DetachedLeaves,
     Detachment,
+    Missed,
     Receiver,
     dtype_of,
     left_out,
@@ -106,6 +107,7 @@ class _Known:
     quiet: bool
     outside: bool
     count: int = 0
+    missed: dict[int, Missed] = field(default_factory=dict)  # parameters that were left out when last looked at
 
 
 @dataclass(slots=True)
@@ -295,8 +297,25 @@ class DetachmentLog(TracePart):
             name = called or f"leaf {tuple(leaf.shape)}"
         return name, None
 
-    def _cut(self, known: _Known) -> Cut:
+    def look_early(self) -> None:
+        """Note which parameters are left out, while they are there."""
+        for known in self._known.copy().values():
+            known.missed, _ = self._missed(known)
+
+    def _missed(self, known: _Known) -> tuple[dict[int, Missed], bool]:
+        """Return the parameters that a cut leaves out, those that are gone as they were; whether all leaves are."""
         behind = list(known.detached_leaves.alive())
-        missed = left_out(behind, self._leaves, self._passes.used, self._detached.trained)
-        outside = known.outside and len(missed) == len(behind)
-        return replace(known.cut, count=known.count, left_out=missed, outside=outside)
+        now = left_out(behind, self._leaves, self._passes.used, self._detached.trained)
+        gone = {key: one for key, one in known.missed.items() if self._is_gone(one)}
+        return {**gone, **now}, len(now) == len(behind)
+
+    def _is_gone(self, one: Missed) -> bool:
+        """Return whether a parameter is no more, nor another one in its place, and no graph ever led to it."""
+        if one.number is None or one.number in self._passes.used or not one.leaf.is_parameter:
+            return False
+        return self._leaves.known[one.number].reference() is None
+
+    def _cut(self, known: _Known) -> Cut:
+        missed, is_all = self._missed(known)
+        leaves = tuple(dict.fromkeys(one.leaf for one in missed.values()))
+        return replace(known.cut, count=known.count, left_out=leaves, outside=known.outside and is_all)

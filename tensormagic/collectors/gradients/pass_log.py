@@ -199,6 +199,9 @@ class TracePart:
     def after_pass(self, call: BackwardCall, followed: Following) -> None:
         """Look at one that is over, also where its graph was not followed."""
 
+    def look_early(self) -> None:
+        """Look at what may be gone when the run ends, after passes 2, 4, 8, …: what a function holds that returns."""
+
     def forget(self) -> None:
         """Know that passes and steps may have gone by unseen."""
 

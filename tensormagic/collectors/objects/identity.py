@@ -124,7 +124,8 @@ class ModuleNames:
 
     def add_root(self, module: nn.Module) -> str:
         """Learn an outermost module and everything inside it; returns its name."""
-        if not (name := place_of(module, self._namespace)):
+        script = vars(sys.modules["__main__"])  # while ``%run`` runs one, its names are the user's only afterwards
+        if not (name := place_of(module, self._namespace) or place_of(module, script)):
             kind = type(module).__name__
             names = chain([kind], (f"{kind}#{number}" for number in count(2)))
             name = next(name for name in names if name not in self._roots or self._roots[name]() in {None, module})

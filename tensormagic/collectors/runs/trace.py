@@ -54,7 +54,8 @@ _UNREAD = "what was measured on a device could not be read: {}"
 _UNADDED = "inside one pass, several others gave a parameter a gradient: their sum was not measured"
 
 _PASS_EVENTS = (
-    "pass_called", "graph_begins", "begin_pass", "before_pass", "end_pass", "keep_pass", "after_pass", "forget",
+    "pass_called", "graph_begins", "begin_pass", "before_pass", "end_pass", "keep_pass", "after_pass", "look_early",
+    "forget",
 )  # fmt: skip
 
 
@@ -186,10 +187,19 @@ class Tracer(Listener):
                 self._finish(followed, call)
                 for part in self._on["after_pass"]:
                     part.after_pass(call, followed)
+                self._look_early(followed)
             stops = self._recorder.stops and followed.is_open and followed.outcome == "finished"
             if stops and (values := followed.recorder.values).bad:
                 lines = {at: line.label for at, line in enumerate(self._sites.locations)}
                 look_at_pass(followed.graph.report(), values, lines)
+
+    def _look_early(self, followed: Following) -> None:
+        """Ask after passes 2, 4, 8, … what may be gone when the run ends."""
+        number = followed.done.number if followed.is_open and followed.thread == self._home else 0
+        if number > 1 and number & (number - 1) == 0:
+            self._leaves.learn_parameters()
+            for part in self._on["look_early"]:
+                part.look_early()
 
     def _prepare(self, roots: tuple[Any, ...], followed: Following) -> None:
         """Walk the graph and hook it; where that cannot be done, a gap. Never raises."""

@@ -145,14 +145,14 @@ class Place(NamedTuple):
 def modules_report(
     roots: Sequence[Root],
     namespace: Mapping[str, Any],
-    ties: TiedWeights,
+    ties: TiedWeights | None,
     optimized: Optimized = tuple,
     cell_number: CellNumber = no_cell,
 ) -> ModulesReport:
     """Return what the modules hold beside their registries, and which ties are broken.
 
     What is bound to a name of its own is no fault of a module. ``optimized`` gives, by ``id``, what optimizers update
-    besides what the names reach.
+    besides what the names reach. Without ``ties`` no value is read.
     """
     tensors: list[UnregisteredTensor] = []
     modules: list[UnregisteredModules] = []
@@ -169,7 +169,7 @@ def modules_report(
         flags = [one for _, within in walked for one in _flags(within, known)]
     return ModulesReport(
         tuple(tensors[:MOST]), tuple(modules[:MOST]), repeated=tuple(repeated[:MOST]), flags=tuple(flags[:MOST]),
-        untied=tuple(pair for name, root in roots for pair in ties.broken(name, root, cell_number)),
+        untied=tuple(pair for name, root in roots if ties for pair in ties.broken(name, root, cell_number)),
     )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ import itertools
 import sys
 import weakref
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -26,7 +26,7 @@ from tensormagic.collectors.gradients.traced_graph import TracedGraph
 from tensormagic.collectors.graphs.live_nodes import NO_NUMBER
 from tensormagic.collectors.graphs.structure import Walk
 from tensormagic.collectors.hooks.replacing import BackwardCall, Replacement, skip_in_dynamo, without_dynamo
-from tensormagic.collectors.objects.children import attributes_of, inside, is_kind
+from tensormagic.collectors.objects.children import attributes_of, inside
 from tensormagic.collectors.objects.identity import Leaves, module_calls, place_of
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.session.unregistered import TiedWeights, modules_report
@@ -208,38 +208,6 @@ class StateLoads:
                 self.found.setdefault(site, load)
 
 
-def alike(leaves: Leaves) -> tuple[int, ...]:
-    """Return the weights whose units are all the same: rows of a module's, columns of a plain tensor's."""
-    found = []
-    for number, weight in enumerate(leaf.reference() for leaf in leaves.known):
-        if weight is None or type(weight) not in {torch.Tensor, nn.Parameter} or weight.layout is not torch.strided:
-            continue
-        is_matrix = weight.dim() > 1 and weight.numel() > 0 and weight.is_floating_point()
-        if is_matrix and weight.requires_grad and not weight.is_meta:
-            units = weight.detach() if type(weight) is nn.Parameter else weight.detach().transpose(0, 1)
-            if len(units) > 1 and torch.equal(units[0], units[-1]) and bool((units == units[:1]).all()):
-                found.append(number)
-    return tuple(found)
-
-
-def names_of_one(namespace: Mapping[str, Any], stepped: Iterable[torch.Tensor]) -> tuple[tuple[str, ...], ...]:
-    """Return the names of each module that has several, also as attributes of the user's own objects.
-
-    Where it is known what optimizers have ``stepped``, a module none of whose parameters are among it is another one:
-    the best weights, kept as a copy under both names when the training was over.
-    """
-    found: dict[int, tuple[list[str], nn.Module]] = {}
-    held = {id(each) for each in stepped}
-    for name, value in list(namespace.items()):
-        opened = not (type(value).__module__ in sys.stdlib_module_names or is_kind(value, type, ModuleType, nn.Module))
-        inside = [(f"{name}.{key}", item) for key, item in list(attributes_of(value).items())] if opened else []
-        for path, item in () if name.startswith("_") else ((name, value), *inside):
-            if is_kind(item, nn.Module):
-                found.setdefault(id(item), ([], item))[0].append(path)
-    several = [(names, module) for names, module in found.values() if len(names) > 1]
-    return tuple(tuple(names) for names, module in several if not held or held & set(map(id, module.parameters())))
-
-
 # Hooks that stand several times on one tensor or module: each step, or a cell that was run again, has put the same one
 # there once more. Nothing is noted as they are put on: what is there at the end tells, also of earlier cells.
 
@@ -370,13 +338,17 @@ def _changes(code: CodeType) -> bool:
 
 
 class ModuleWatch(TracePart):
-    """Looks at the outermost modules of a run, and at hooks, once, when it has ended."""
+    """Looks at the outermost modules of a run, and at hooks, when it has ended; at modules, while they are there, too.
+
+    Those of a function go when it returns: they are told as they were when they were looked at last.
+    """
 
     def __init__(self, trace: TraceContext) -> None:
         self._trace, self._modules, self._ties = trace, trace.leaves.modules, TiedWeights()
         self._hooks, self._repeated = HooksInPlace(trace.leaves, trace.sites), tuple[RepeatedHook, ...]()
         self._learn, self._modules.on_root = self._modules.on_root, self._met
         self._report: ModulesReport | None = None
+        self._early, self._seen = ModulesReport(), dict[str, weakref.ref[nn.Module]]()
 
     def _met(self, name: str, module: nn.Module) -> None:
         self._learn(name, module)
@@ -387,14 +359,26 @@ class ModuleWatch(TracePart):
         with suppress(Exception):
             self._hooks.begin()
 
+    def look_early(self) -> None:
+        """Look at the modules while they are there; not at ties, for which values on a device would be read."""
+        self._look(None)
+
     def finish(self, _error: BaseException | None) -> None:
         """Look at the modules; where that cannot be done, a gap."""
+        self._look(self._ties)
+
+    def _look(self, ties: TiedWeights | None) -> None:
         trace = self._trace
         try:
             known = list(trace.recorder.detached.trained.known())
             roots, cell_number = self._modules.roots(), trace.sites.cell_number
-            self._report = modules_report(roots, trace.namespace, self._ties, lambda: known, cell_number)
-            self._repeated = self._hooks.repeated(trace.recorder.autograd.hooked_leaves)
+            now = modules_report(roots, trace.namespace, ties, lambda: known, cell_number)
+            gone = [name for name, reference in self._seen.items() if reference() is None and name not in dict(roots)]
+            self._early = now.with_those_of(self._early, gone)
+            self._seen.update((name, weakref.ref(module)) for name, module in roots)
+            if ties is not None:
+                self._report = self._early
+                self._repeated = self._hooks.repeated(trace.recorder.autograd.hooked_leaves)
         except Exception as error:
             trace.add_gap("modules", f"the contents of the modules could not be inspected: {error_text(error)}")
 

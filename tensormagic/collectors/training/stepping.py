@@ -414,6 +414,7 @@ class ByHand:
         self._graphs: set[int] = set()
         self._versions: list[tuple[int, int]] = []  # of each probe, and where it was written to behind them
         self._stepping = Stepping([], brought, late)
+        self._held_early: tuple[tuple[int, ...], bool] = (), False
         self._graphed = 0  # passes after which the first of them had a gradient with a graph of its own
 
     def leave(self) -> None:
@@ -461,10 +462,16 @@ class ByHand:
 
     def use(self) -> OptimizerUse | None:
         """Return what is known; None where nothing was updated by hand."""
-        numbers = (number for number in map(self._leaves.find, self._alive()) if number is not None)
-        follows = any(map(self._trained.is_following, self._alive()))
-        use = self._stepping.use(holds=tuple(sorted(numbers)), graphed=self._graphed, follows=follows)
+        self.look_early()
+        holds, follows = self._held_early
+        use = self._stepping.use(holds=holds, graphed=self._graphed, follows=follows)
         return use if use.steps else None
+
+    def look_early(self) -> None:
+        """Note the numbers of the leaves that are updated, and whether any follows others, while they are there."""
+        if alive := self._alive():
+            numbers = (number for number in map(self._leaves.find, alive) if number is not None)
+            self._held_early = tuple(sorted(numbers)), any(map(self._trained.is_following, alive))
 
     def _alive(self) -> list[torch.Tensor]:
         return [leaf for probe in self._stepping.probes if (leaf := probe.parameter()) is not None]

@@ -8,13 +8,15 @@ what depends on them is left unjudged.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import wraps
 from itertools import chain
 from threading import get_ident
+from types import ModuleType
 from typing import Any
 
 import torch
+from torch import nn
 
 from tensormagic.collectors import devices
 from tensormagic.collectors.calls.forward import ForwardRecorder
@@ -22,9 +24,10 @@ from tensormagic.collectors.calls.seen_made import lost_in_steps
 from tensormagic.collectors.gradients.pass_log import Following, TraceContext, TracePart
 from tensormagic.collectors.hooks.replacing import BackwardCall
 from tensormagic.collectors.hooks.undo_stack import UndoStack
-from tensormagic.collectors.objects.identity import Marks, name_of
+from tensormagic.collectors.objects.children import attributes_of, is_kind
+from tensormagic.collectors.objects.identity import Leaves, Marks, name_of
 from tensormagic.collectors.quiet import Looking
-from tensormagic.collectors.training.habits import LoopsOverData, StateLoads, alike, names_of_one
+from tensormagic.collectors.training.habits import LoopsOverData, StateLoads
 from tensormagic.collectors.training.optimizer_contents import (
     Followed,
     FrozenMoves,
@@ -69,6 +72,7 @@ class TrainingWatcher(Looking, TracePart):
         self._loop.region = self._recorder.detached.region_site
         self._modes: dict[str, ModelModes] = {}
         self._loops, self._loads = LoopsOverData(sites), StateLoads(sites, leaves, namespace)
+        self._alike: dict[int, bool] = {}  # of weights, by number, whether their units are all the same
         self._found: dict[str, Any] = {}  # fields of the report that are known when the run has ended
         self._backward: int | None = None
         self._reached: Collection[int] = ()  # the leaves that the last pass led to
@@ -128,6 +132,16 @@ class TrainingWatcher(Looking, TracePart):
             followed.stepping.forget()
 
     @_guarded
+    def look_early(self) -> None:
+        """Look at weights that may be gone when the run ends."""
+        self._by_hand.look_early()
+        self._look_at_units(waits=False)
+
+    def _look_at_units(self, *, waits: bool) -> None:
+        if self._steps or self._by_hand.updates:
+            self._alike.update(alike(self._leaves, waits=waits))
+
+    @_guarded
     def finish(self, _error: BaseException | None) -> None:
         """Say that the run has ended: what gets gradients and was in no optimizer's step is looked for elsewhere."""
         held = {number for followed in self._optimizers for number in followed.numbers}
@@ -136,9 +150,10 @@ class TrainingWatcher(Looking, TracePart):
         names = list(self._namespace.items())
         if held or self._passes >= _TRAINS:
             self._elsewhere.finish(asking - held, self._loop, names)
+        self._look_at_units(waits=True)
         alive = [(followed, each) for followed in self._optimizers if (each := followed.reference()) is not None]
         self._found = {
-            "alike": alike(self._leaves) if self._steps or self._by_hand.updates else (),
+            "alike": tuple(number for number, is_so in self._alike.items() if is_so),
             "idle": tuple(self._elsewhere.idle) if self._whole else (),  # else other threads may have made steps
             "names": names_of_one(self._namespace, chain.from_iterable(held_by(each) for _, each in alive)),
             "elsewhere": tuple(sorted(self._elsewhere.found - held)),
@@ -260,6 +275,43 @@ class TrainingWatcher(Looking, TracePart):
             clips=tuple(Clipping(location=site, **counts) for site, counts in list(self._loop.clips.items())),
             **self._found,
         )}  # fmt: skip
+
+
+def alike(leaves: Leaves, *, waits: bool) -> dict[int, bool]:
+    """Return of each weight that is there whether its units are all the same: its rows; of a plain tensor, columns.
+
+    Those on a device are left out unless the host ``waits`` for it.
+    """
+    found = {}
+    for number, weight in enumerate(leaf.reference() for leaf in leaves.known):
+        if weight is None or not (waits or weight.is_cpu) or weight.layout is not torch.strided:
+            continue
+        if type(weight) not in {torch.Tensor, nn.Parameter}:
+            continue
+        is_matrix = weight.dim() > 1 and weight.numel() > 0 and weight.is_floating_point()
+        if is_matrix and weight.requires_grad and not weight.is_meta:
+            units = weight.detach() if type(weight) is nn.Parameter else weight.detach().transpose(0, 1)
+            ends_alike = len(units) > 1 and torch.equal(units[0], units[-1])
+            found[number] = ends_alike and bool((units == units[:1]).all())
+    return found
+
+
+def names_of_one(namespace: Mapping[str, Any], stepped: Iterable[torch.Tensor]) -> tuple[tuple[str, ...], ...]:
+    """Return the names of each module that has several, also as attributes of the user's own objects.
+
+    Where it is known what optimizers have ``stepped``, a module none of whose parameters are among it is another one:
+    the best weights, kept as a copy under both names when the training was over.
+    """
+    found: dict[int, tuple[list[str], nn.Module]] = {}
+    held = {id(each) for each in stepped}
+    for name, value in list(namespace.items()):
+        opened = not (type(value).__module__ in sys.stdlib_module_names or is_kind(value, type, ModuleType, nn.Module))
+        inside = [(f"{name}.{key}", item) for key, item in list(attributes_of(value).items())] if opened else []
+        for path, item in () if name.startswith("_") else ((name, value), *inside):
+            if is_kind(item, nn.Module):
+                found.setdefault(id(item), ([], item))[0].append(path)
+    several = [(names, module) for names, module in found.values() if len(names) > 1]
+    return tuple(tuple(names) for names, module in several if not held or held & set(map(id, module.parameters())))
 
 
 _TRAINS = 3  # backward passes without a step after which optimizers are looked for: one may never be called
