@@ -374,7 +374,7 @@ class ModuleWatch(TracePart):
             roots, cell_number = self._modules.roots(), trace.sites.cell_number
             now = modules_report(roots, trace.namespace, ties, lambda: known, cell_number)
             gone = [name for name, reference in self._seen.items() if reference() is None and name not in dict(roots)]
-            self._early = now.with_those_of(self._early, gone)
+            self._early = now.with_those_of(self._early, gone) if gone else now
             self._seen.update((name, weakref.ref(module)) for name, module in roots)
             if ties is not None:
                 self._report = self._early
