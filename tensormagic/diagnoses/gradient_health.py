@@ -135,7 +135,7 @@ _SHRUNK = (
     "put a normalisation or residual connections between the layers."
 )
 _LOST = (
-    "At the first pass its norm was {first}: training has brought this about, as steps that are too long do. Lower the "
+    "Its norm was {first} to begin with: training has brought this about, as steps that are too long do. Lower the "
     "learning rate or raise it slowly at the start, and clip before the step: `{clip}`."
 )
 _RAW = "Inputs that are far from zero do this too: standardise them, `(x - x.mean(0)) / x.std(0)`."

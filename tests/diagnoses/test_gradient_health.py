@@ -47,7 +47,7 @@ def test_a_gradient_that_training_lost(first, lost):
     report = Layers([1e-9, 1e-3, 0.5]).report()
     series = parameter("net.0.weight", [first, 1e-9, 1e-9])
     remedy = only(run(*report.graphs, parameters=(series, *report.parameters[1:]), count=3)).remedy
-    assert remedy.startswith("At the first pass its norm was 0.1: training has brought this about") is lost
+    assert remedy.startswith("Its norm was 0.1 to begin with: training has brought this about") is lost
     assert ("clip_grad_norm_(net.parameters()" in remedy) is lost
     assert ("instead of sigmoid or tanh" in remedy) is not lost
 
