@@ -209,16 +209,16 @@ def hidden_copy(report: TraceReport) -> Iterator[Finding]:
 
 
 def _merges_heads(one: Observation) -> bool:
-    """Return whether a copy turns ``(batch, length, heads, size)`` into ``(batch, length, heads * size)``.
+    """Return whether a copy brings the heads of attention together, or makes a batch of them.
 
-    Attention computes its heads apart from each other, and cannot do without it.
+    They are computed apart from each other, also as ``(batch * heads, length, size)``: attention cannot do without.
     """
     source, result = one.operands[0], one.result
     if result is None or len(source.shape) != 4 or len(source.stride) != 4:
         return False
-    batch, length, heads, size = source.shape
-    turned = source.stride[-1] == 1 and source.stride[2] > source.stride[1]
-    return turned and tuple(result.shape) == (batch, length, heads * size)
+    first, second, third, size = source.shape
+    turned = source.stride[3] == 1 and source.stride[1] < source.stride[2]
+    return turned and tuple(result.shape) in {(first, second, third * size), (first * second, third, size)}
 
 
 def mixed_formats(report: TraceReport) -> Iterator[Finding]:

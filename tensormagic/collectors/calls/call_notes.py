@@ -50,21 +50,26 @@ def operand_names(frame: FrameType, operands: Sequence[torch.Tensor], of: int, p
     parts = [next((f"{path}.{name}" for name, value in held.items() if value is x), "") for x in operands]
     if is_own_code(frame.f_code.co_filename):
         return [text or part for text, part in zip(operand_texts(frame, of), parts, strict=False)]
-    others = iter(operand_texts(frame, of - sum(map(bool, parts))))
+    rest = [x for x, part in zip(operands, parts, strict=True) if not part]
+    others = iter(operand_texts(frame, of - sum(map(bool, parts)), rest))
     return [part or next(others, "") for part in parts]
 
 
-def operand_texts(frame: FrameType, count: int) -> list[str]:
+def operand_texts(frame: FrameType, count: int, operands: Sequence[torch.Tensor] = ()) -> list[str]:
     """Return what is in the source for each of the ``count`` operands of the call that ``frame`` is making.
 
-    Empty texts where it is unknown: no source, another number of operands, a call from library code. Of a library's
-    call, the operands of the user's own are those that it was given, where it is a module with as many arguments.
+    Empty texts where it is unknown: no source, another number of operands, a call from library code. Of torch's own
+    code, the operands are what it was given, where it is a function, or a module that was given these ``operands``.
     """
-    modules = 0
+    given: list[list[Any]] = []  # what each module was called with
+    known = is_own_code(frame.f_code.co_filename) or frame.f_globals.get("__name__", "").partition(".")[0] == "torch"
     while frame.f_back is not None and not is_own_code(frame.f_code.co_filename):
-        modules += frame.f_code is MODULE_CALL
+        if frame.f_code is MODULE_CALL:
+            given.append([*flat((*frame.f_locals["args"], *frame.f_locals["kwargs"].values()))])
         frame = frame.f_back
-    found = [ast.unparse(node) for node in _operands(running_part(frame))] if modules <= 1 else []
+    if given:
+        known = len(given) == 1 and all(any(x is one for one in given[0]) for x in operands)
+    found = [ast.unparse(node) for node in _operands(running_part(frame))] if known else []
     if len(found) < count or (count > 1 and len(found) > count):
         return [""] * count
     return [text if len(text) <= LONGEST else "" for text in found[:count]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 import weakref
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -48,6 +49,20 @@ def test_calls_of_library_code_belong_to_the_person_s_lines():
     first, second = observed(trace, "copy")
     assert (first.calls, second.calls) == (1, 3)
     assert second.location != first.location
+
+
+@pytest.mark.parametrize("called", ["Ratio()", "ratio"])
+def test_what_a_library_computes_inside_has_none_of_the_line_s_names(called):
+    """The two operands of its division are not the two that it was given."""
+    code = "def ratio(a, b):\n    return ((b.double() * 2) / (a + 1)).sum()\n"
+    code += "class Ratio(nn.Module):\n    def forward(self, a, b):\n        return ratio(a, b)\n"
+    names = {"nn": nn, "__name__": "some_library"}
+    exec(compile(code, str(Path(torch.__file__).parents[1] / "some_library.py"), "exec"), names)
+    compare, a, b = eval(called, names), torch.ones(60, 40, requires_grad=True), torch.ones(60, 40)
+    with tm.trace() as trace:
+        compare(a, b).backward()
+    (one,) = (one for one in trace.report.observations if one.kind == "promoted")
+    assert [(operand.name, operand.dtype) for operand in one.operands] == [("", "float64"), ("", "float32")]
 
 
 def test_draws_of_library_code_are_counted_one_by_one_at_their_own_line():
