@@ -109,8 +109,13 @@ def test_at_a_breakpoint_the_panel_shows_the_run_up_to_there(debugged):
     for _ in range(2):
         stopped, _ = debugged.until(execution, stops=True)
         debugged.ask("continue", threadId=stopped["threadId"])
-    stopped, _ = debugged.until(execution, stops=True)
-    shown = (content["data"]["text/plain"] for kind, content, _ in debugged.messages() if kind == "update_display_data")
-    assert any("2 backward passes" in text for text in shown)
+    stopped, shown = None, False
+    for kind, content, _ in debugged.messages():  # the panel may be drawn before the line stops, or after
+        if kind == "debug_event" and content["event"] == "stopped":
+            stopped = content["body"]
+        shown = shown or (kind == "update_display_data" and "2 backward passes" in content["data"]["text/plain"])
+        if stopped and shown:
+            break
+    assert shown
     debugged.ask("continue", threadId=stopped["threadId"])
     debugged.until(execution, stops=False)
