@@ -197,7 +197,8 @@ _CALLS, _ROUNDS = 50, 8
 @cache
 def seconds_an_operation() -> float:
     """Return what an operation takes longer when it is counted: the least of a few rounds (1 to 2 ms, once)."""
-    frame, op, x = sys._getframe(), torch.ops.aten.neg.default._op, torch.zeros(1)
+    with quiet():
+        frame, op, x = sys._getframe(), torch.ops.aten.neg.default._op, torch.zeros(1)
     line = Callers().standing_in_for(frame)
 
     def timed(make: Callable[..., Any]) -> float:

@@ -26,7 +26,7 @@ from tensormagic.collectors.hooks.replacing import BackwardCall
 from tensormagic.collectors.hooks.undo_stack import UndoStack
 from tensormagic.collectors.objects.children import attributes_of, is_kind
 from tensormagic.collectors.objects.identity import Leaves, Marks, name_of
-from tensormagic.collectors.quiet import Looking
+from tensormagic.collectors.quiet import Looking, quiet
 from tensormagic.collectors.training.habits import LoopsOverData, StateLoads
 from tensormagic.collectors.training.optimizer_contents import (
     Followed,
@@ -139,7 +139,8 @@ class TrainingWatcher(Looking, TracePart):
 
     def _look_at_units(self, *, waits: bool) -> None:
         if self._steps or self._by_hand.updates:
-            self._alike.update(alike(self._leaves, waits=waits))
+            with quiet():  # a mode of the user's is not to see what is asked here
+                self._alike.update(alike(self._leaves, waits=waits))
 
     @_guarded
     def finish(self, _error: BaseException | None) -> None:
