@@ -62,7 +62,7 @@ def operand_texts(frame: FrameType, count: int, operands: Sequence[torch.Tensor]
     code, the operands are what it was given, where it is a function, or a module that was given these ``operands``.
     """
     given: list[list[Any]] = []  # what each module was called with
-    known = is_own_code(frame.f_code.co_filename) or frame.f_globals.get("__name__", "").partition(".")[0] == "torch"
+    known = is_own_code(frame.f_code.co_filename) or str(frame.f_globals.get("__name__")).partition(".")[0] == "torch"
     while frame.f_back is not None and not is_own_code(frame.f_code.co_filename):
         if frame.f_code is MODULE_CALL:
             given.append([*flat((*frame.f_locals["args"], *frame.f_locals["kwargs"].values()))])

@@ -194,12 +194,15 @@ class Tracer(Listener):
                 look_at_pass(followed.graph.report(), values, lines)
 
     def _look_early(self, followed: Following) -> None:
-        """Ask after passes 2, 4, 8, … what may be gone when the run ends."""
+        """Ask after passes 2, 4, 8, … what may be gone when the run ends. Never raises."""
         number = followed.done.number if followed.is_open and followed.thread == self._home else 0
         if number > 1 and number & (number - 1) == 0:
-            self._leaves.learn_parameters()
-            for part in self._on["look_early"]:
-                part.look_early()
+            try:
+                self._leaves.learn_parameters()
+                for part in self._on["look_early"]:
+                    part.look_early()
+            except Exception as error:  # what a user's module answers by code of its own
+                self._add_gap("modules", f"models could not be looked at before the run ended: {error_text(error)}")
 
     def _prepare(self, roots: tuple[Any, ...], followed: Following) -> None:
         """Walk the graph and hook it; where that cannot be done, a gap. Never raises."""

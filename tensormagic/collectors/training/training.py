@@ -285,9 +285,9 @@ def alike(leaves: Leaves, *, waits: bool) -> dict[int, bool]:
     """
     found = {}
     for number, weight in enumerate(leaf.reference() for leaf in leaves.known):
-        if weight is None or not (waits or weight.is_cpu) or weight.layout is not torch.strided:
+        if weight is None or type(weight) not in {torch.Tensor, nn.Parameter} or weight.layout is not torch.strided:
             continue
-        if type(weight) not in {torch.Tensor, nn.Parameter}:
+        if not (waits or weight.is_cpu):
             continue
         is_matrix = weight.dim() > 1 and weight.numel() > 0 and weight.is_floating_point()
         if is_matrix and weight.requires_grad and not weight.is_meta:

@@ -118,3 +118,27 @@ def test_what_is_right_in_it_is_not_told(program):
         program()
         gc.collect()
     assert [one.message for one in trace.report.findings if one.severity != "note"] == []
+
+
+class Unreadable(Net):
+    """Its parameters cannot be listed once it has trained for a pass."""
+
+    passes = 0
+
+    def named_parameters(self, *given, **named):
+        if self.passes > 1:
+            raise RuntimeError("not now")
+        return super().named_parameters(*given, **named)
+
+
+def test_a_model_that_cannot_be_read_ends_no_backward():
+    """The look is left out, with a gap; every backward comes back, and every gradient is there."""
+    net = Unreadable()
+    with tm.trace(namespace={"net": net}) as trace:
+        for _ in range(PASSES):
+            loss = net(torch.ones(8, 4)).sum()
+            net.passes += 1
+            loss.backward()
+        net.passes = 0
+    assert [done.outcome for done in trace.report.passes] == ["finished"] * PASSES
+    assert any("not now" in gap.reason for gap in trace.report.gaps)
