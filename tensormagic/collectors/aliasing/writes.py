@@ -95,15 +95,14 @@ class WriteListener(Listener, OperationListener):
 
     def around(self, call: Any, known: Any, frame: FrameType | None, op: Any, args: Any, kwargs: Any) -> Any:  # noqa: PLR0913, PLR0917
         """Make a call, and note what it writes to."""
-        overload, written = known
-        made = overload, args, kwargs or {}
-        self._count(written.tensors(args, made[2]) if written.slots else args[:1])
-        if not written.slots or not does_write(written, *made):
+        made = known[0], args, kwargs or {}
+        try:
+            total = self._due(known[1], made, frame)
+        except Exception as error:
+            self._add_gap(error)
+            total = None
+        if total is None or frame is None:
             return call(op, args, kwargs)
-        if frame is None or (_graph_task() != -1 and frame.f_code in {Engine.code, Engine.stand_in}):
-            self._engine_writes += 1
-            return call(op, args, kwargs)
-        total = self._begun(written, made, frame)
         try:
             result = call(op, args, kwargs)
         except BaseException as error:
@@ -168,6 +167,16 @@ class WriteListener(Listener, OperationListener):
         )
 
     # -- around a write -------------------------------------------------------------------------------------------
+
+    def _due(self, written: Written, call: Call, frame: FrameType | None) -> WriteTotal | None:
+        """Return where to note what a call is about to write; None where it writes nothing, or backward writes."""
+        self._count(written.tensors(call[1], call[2]) if written.slots else call[1][:1])
+        if not written.slots or not does_write(written, *call):
+            return None
+        if frame is None or (_graph_task() != -1 and frame.f_code in {Engine.code, Engine.stand_in}):
+            self._engine_writes += 1
+            return None
+        return self._begun(written, call, frame)
 
     def _begun(self, written: Written, call: Call, frame: FrameType) -> WriteTotal:
         own = innermost_own(frame)

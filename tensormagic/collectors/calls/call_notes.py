@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import linecache
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from types import FrameType
@@ -17,7 +16,7 @@ from tensormagic.collectors.graphs.live_nodes import flat
 from tensormagic.collectors.objects.children import has_history
 from tensormagic.collectors.objects.identity import Marks
 from tensormagic.collectors.quiet import Looking, quiet
-from tensormagic.collectors.where.source import SourceLines, frame_of, is_own_code, part_at, position_of
+from tensormagic.collectors.where.source import SourceLines, frame_of, is_own_code, known_lines, part_at, position_of
 from tensormagic.reports import Gap, Observation, Operand
 from tensormagic.reports.training import ObservationKind
 
@@ -77,7 +76,7 @@ def operand_texts(frame: FrameType, count: int, operands: Sequence[torch.Tensor]
 
 def running_part(frame: FrameType) -> ast.AST | None:
     """Return the expression or statement that ``frame`` is in the middle of; None where that is unknown."""
-    lines = linecache.getlines(frame.f_code.co_filename, frame.f_globals)
+    lines = known_lines(frame.f_code.co_filename, frame.f_globals)
     found = part_at(position_of(frame.f_code, frame.f_lasti), lines)
     return found[0] if found is not None else None
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import linecache
 import re
 import weakref
 from collections.abc import Sequence
@@ -29,7 +28,7 @@ from tensormagic.collectors.graphs.nodes import op_name
 from tensormagic.collectors.graphs.structure import GraphStructure, Walk
 from tensormagic.collectors.objects.namespace import modules_in
 from tensormagic.collectors.where.caller import Origins
-from tensormagic.collectors.where.source import name_in, names_of, own_frames
+from tensormagic.collectors.where.source import known_lines, name_in, names_of, own_frames
 from tensormagic.collectors.where.statements import is_expected
 from tensormagic.reports import Gap, Graph
 from tensormagic.reports.failure import LossWithoutGraph, ModelInScope
@@ -69,7 +68,7 @@ def _models(frames: list[FrameType]) -> tuple[ModelInScope, ...]:
         code = frame.f_code
         words |= dict.fromkeys(code.co_names)
         if not code.co_flags & inspect.CO_OPTIMIZED:
-            words |= dict.fromkeys(re.findall(r"[^\W\d]\w*", "".join(linecache.getlines(code.co_filename))))
+            words |= dict.fromkeys(re.findall(r"[^\W\d]\w*", "".join(known_lines(code.co_filename))))
     outside = [{name: frame.f_globals[name] for name in words if name in frame.f_globals} for frame in frames[-1:]]
     inside = [names_of(frame) for frame in frames if frame.f_code.co_flags & inspect.CO_OPTIMIZED]
     for space in (*inside, *outside):

@@ -11,6 +11,7 @@ from math import prod
 from typing import Any
 
 import torch
+from torch.nn.parameter import is_lazy
 
 from tensormagic.collectors.quiet import number, outside_inference, quiet
 from tensormagic.words import ordinal
@@ -328,9 +329,12 @@ def written_by(op: Any) -> Written:
 
 
 def does_write(written: Written, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Return whether this call writes: batch norm only in training, ``x[0] += 1`` not once more onto itself."""
+    """Return whether this call writes: batch norm only in training, ``x[0] += 1`` not once more onto itself.
+
+    Nothing is written to a lazy module's parameter that has no elements yet; torch lets it be loaded.
+    """
     if written.name == "copy_":
-        return not is_same_place(args[0], args[1])
+        return not is_lazy(args[0]) and not is_same_place(args[0], args[1])
     if not written.when:
         return True
     at = [argument.name for argument in op._schema.arguments].index(written.when)

@@ -24,7 +24,15 @@ from tensormagic.collectors.graphs.saved_tensors import live_saved
 from tensormagic.collectors.graphs.structure import is_accumulate
 from tensormagic.collectors.objects.children import graph_of
 from tensormagic.collectors.objects.referents import SESSION_KINDS, Budget, Place, ReferenceWalk, roots
-from tensormagic.collectors.where.source import CellNumber, definition_of, in_file, is_own_code, no_cell, syntax_of
+from tensormagic.collectors.where.source import (
+    CellNumber,
+    definition_of,
+    in_file,
+    is_own_code,
+    known_lines,
+    no_cell,
+    syntax_of,
+)
 from tensormagic.reports import Gap, GraphForm, Location, StoredGraph
 from tensormagic.words import listed
 
@@ -256,7 +264,7 @@ def assigned(kind: type, attribute: str, cell_number: CellNumber = no_cell) -> l
     found = []
     for function in sorted(_functions(kind), key=lambda function: function.__name__ != "__init__"):
         code = in_file(function.__code__)[0]
-        method = definition_of(code, syntax_of("".join(linecache.getlines(code.co_filename)))) or ast.Module([], [])
+        method = definition_of(code, syntax_of("".join(known_lines(code.co_filename)))) or ast.Module([], [])
         target = f"{next(iter(code.co_varnames), 'self')}.{attribute}"
         every = list(ast.walk(method))
         added = {id(node.target) for node in every if isinstance(node, ast.AugAssign)}
@@ -285,7 +293,7 @@ def _functions(kind: type) -> Iterator[FunctionType]:
 def _first(code: CodeType, target: re.Pattern[str], cell_number: CellNumber) -> list[Location]:
     """Return the first line of a function that has the target, if any."""
     code = in_file(code)[0]
-    lines = linecache.getlines(code.co_filename)
+    lines = known_lines(code.co_filename)
     last = max((line for _, _, line in code.co_lines() if line), default=0)
     for line in range(code.co_firstlineno, min(last, len(lines)) + 1):
         if target.search(lines[line - 1].partition("#")[0]):
@@ -294,7 +302,7 @@ def _first(code: CodeType, target: re.Pattern[str], cell_number: CellNumber) -> 
 
 
 def _location(code: CodeType, line: int, cell_number: CellNumber) -> Location:
-    text = linecache.getline(code.co_filename, line).strip()
+    text = "".join(known_lines(code.co_filename)[line - 1 : line]).strip()
     return Location(code.co_filename, line, text, cell_number(code.co_filename), code.co_name)
 
 
@@ -328,7 +336,7 @@ class ChangingLines:
         if first is None:
             return None
         filename, found = self._filenames[first], next(lines[first] for lines in every if first in lines)
-        text = linecache.getlines(filename)[min(found) - 1].strip()
+        text = known_lines(filename)[min(found) - 1].strip()
         return Location(filename, min(found), text, self._cell_number(filename)) if len(found) == 1 else None
 
     def _lines(self, what: str, name: str) -> dict[int, set[int]]:
@@ -344,7 +352,7 @@ class ChangingLines:
     def _every(self) -> Mapping[tuple[str, str], list[tuple[int, set[int]]]]:
         found = defaultdict[tuple[str, str], list[tuple[int, set[int]]]](list)
         for at, filename in enumerate(self._filenames):
-            for change, lines in _changes("".join(linecache.getlines(filename))).items():
+            for change, lines in _changes("".join(known_lines(filename))).items():
                 found[change].append((at, lines))
         return found
 

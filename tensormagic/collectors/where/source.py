@@ -188,11 +188,19 @@ class SourceLines:
         return number
 
 
+def known_lines(filename: str, names: dict[str, Any] | None = None) -> list[str]:
+    """Return the lines of a file or cell as Python knows them; none where the loader of a module refuses."""
+    try:
+        return linecache.getlines(filename, names)
+    except Exception:  # a loader of the user's own may raise anything
+        return []
+
+
 def lines_of(filename: str, names: dict[str, Any] | None = None) -> list[str]:
     """Return the lines of a file or cell as it is now; the globals of its module may know how to load its source."""
     if os.path.exists(filename):  # noqa: PTH110  (of any name that code has; what is gone is left as Python knows it)
         linecache.checkcache(filename)
-    known = linecache.getlines(filename, names)
+    known = known_lines(filename, names)
     if known or not filename.startswith("<python-input"):
         return known
     typed = getattr(linecache, "_interactive_cache", {})  # Python 3.14: by file, function and first line
@@ -219,7 +227,7 @@ def source_of(frame: FrameType) -> str:
     filename = frame.f_code.co_filename
     if is_gone(frame.f_code):
         return ""
-    return "".join((lines_of if filename.startswith("<") else linecache.getlines)(filename, frame.f_globals))
+    return "".join((lines_of if filename.startswith("<") else known_lines)(filename, frame.f_globals))
 
 
 def statements_around(tree: ast.AST, line: int) -> list[ast.stmt]:
@@ -410,10 +418,10 @@ def _looked_up(code: CodeType) -> _Found:
         return code, {}
     try:
         changed = os.stat(filename).st_mtime_ns  # noqa: PTH116  (asked for each line that is met)
-    except OSError:  # no file, or gone: its lines are as Python knows them
+    except (OSError, ValueError):  # no file, or gone: its lines are as Python knows them
         return code, {}
     linecache.checkcache(filename)
-    first = linecache.getline(filename, code.co_firstlineno)
+    first = "".join(known_lines(filename)[code.co_firstlineno - 1 : code.co_firstlineno])
     looks_so = code.co_name.startswith("<") or code.co_name in first or first.lstrip().startswith("@")
     return (code, {}) if changed < _BEGAN and looks_so else _looked_for(code, changed)
 
@@ -436,7 +444,7 @@ def _looked_for(code: CodeType, changed: int) -> _Found:
 def _in_text(filename: str, _changed: int) -> list[CodeType]:
     """Return all functions and classes in a file."""
     try:
-        made = compile("".join(linecache.getlines(filename)), filename, "exec", dont_inherit=True)
+        made = compile("".join(known_lines(filename)), filename, "exec", dont_inherit=True)
     except (SyntaxError, ValueError, RecursionError):  # in the middle of an edit
         return []
     return [*codes_in(made)]

@@ -540,3 +540,32 @@ def test_a_view_with_a_name_changes_its_base_however_the_line_writes(line):
 )
 def test_a_view_without_a_name_is_its_base(line):
     assert not changes(watched(f"base = torch.zeros(3, 4)\n{line}"))
+
+
+@pytest.mark.parametrize("kind", [nn.parameter.UninitializedParameter, nn.parameter.UninitializedBuffer])
+def test_a_lazy_module_that_has_not_run_is_loaded(kind):
+    """As ``lazy.load_state_dict(other.state_dict())`` does: such a tensor has no shape that could be asked for."""
+    net, other = nn.LazyLinear(3), nn.LazyLinear(3)
+    lazy, given = kind(), kind()
+    with tm.watch_writes(namespace={}) as watch, torch.no_grad():
+        net.load_state_dict(other.state_dict())
+        lazy.copy_(given)
+        torch.zeros(3).add_(1)
+    assert watch.report.gaps == ()
+    assert watch.report.writes_seen == 1
+
+
+def test_what_cannot_be_inspected_is_a_gap_and_the_write_is_made(monkeypatch):
+    """Whatever goes wrong in looking is said, and never raised into the run."""
+
+    def odd(*_given):
+        raise ValueError("odd")
+
+    x = torch.zeros(3)
+    for look in ("does_write", "innermost_own"):
+        with monkeypatch.context() as patch:
+            patch.setattr(writes, look, odd)
+            with tm.watch_writes(namespace={}) as watch:
+                x.add_(1)
+        assert "odd" in watch.report.gaps[0].reason
+    assert x.tolist() == [2, 2, 2]

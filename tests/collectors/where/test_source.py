@@ -178,3 +178,26 @@ def test_a_package_reached_through_a_link(tmp_path):
     command = [sys.executable, "-c", code]
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert ran.stdout.split() == ["1", str(tmp_path / "tensormagic" / "__init__.py")]
+
+
+@pytest.mark.parametrize("options", [{}, {"level": "ops"}, {"memory": True, "writes": True, "draws": True}])
+@pytest.mark.parametrize("filename", ["nowhere.py", "no\udc80where.py"])
+def test_a_loader_that_raises_ends_no_run(filename, options):
+    """Python asks the loader of a module for the text of a line, and a loader may raise anything."""
+
+    class Loader:
+        def get_source(self, name):
+            raise KeyError(name)
+
+    code = "def f(w):\n    a = torch.zeros(3)\n    a.add_(1)\n    return (w * a * torch.rand(3)).sum()\n"
+    names = {"torch": torch, "__name__": "made", "__loader__": Loader()}
+    exec(compile(code, filename, "exec"), names)
+    w = torch.ones(3, requires_grad=True)
+    try:
+        with tensormagic.trace(**options) as trace:
+            names["f"](w).backward()
+    finally:
+        linecache.cache.pop(filename, None)
+    run = trace.report.trace if options.get("memory") else trace.report
+    assert len(run.passes) == 1
+    assert run.gaps == ()
