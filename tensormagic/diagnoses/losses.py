@@ -121,7 +121,7 @@ def terms_without_gradient(report: TraceReport) -> Iterator[Finding]:
         for cut in graph.cuts:
             where = (cut.location, graph.nodes[cut.target].location if cut.target is not None else None)
             learned = any(one.held is not False for one in cut.left_out)
-            if where in handled or cut.kind == "grad":
+            if where in handled or cut.kind == "grad" or (cut.by_library and cut.kind == "non-differentiable"):
                 continue
             if cut.kind == "item" and cut.target is None and not learned:
                 cut = _with_its_sum(report, graph, cut, numbers)  # noqa: PLW2901  (the same, and where it goes)

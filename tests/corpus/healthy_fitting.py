@@ -187,6 +187,23 @@ def variational_inference():
     return trace.report
 
 
+@healthy(nearly="TM313", family="a maximum a posteriori estimate")
+def a_prior_that_is_uniform():
+    """Its density has a factor of 0 or 1, by comparisons: whether the value lies within the bounds."""
+    raw = torch.zeros(2, requires_grad=True)
+    prior, data = torch.distributions.Uniform(0.0, 1.0), torch.rand(30, 2) < torch.tensor([0.2, 0.7])
+    optimizer = torch.optim.Adam([raw], lr=0.1)
+    with tm.trace(namespace=locals()) as trace:
+        for _ in range(5):
+            chance = torch.sigmoid(raw)
+            likelihood = torch.distributions.Bernoulli(chance).log_prob(data.float()).sum()
+            loss = -likelihood - prior.log_prob(chance).sum()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    return trace.report
+
+
 @healthy(family="clustering")
 def clusters_refined_by_gradient():
     """K-means under no_grad first, then soft assignments that learn."""

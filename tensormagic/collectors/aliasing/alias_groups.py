@@ -36,7 +36,6 @@ MOST_COMPARED = 2000  # in all groups of one report together
 MOST_PAIRS = 200  # that overlap, of a group too large to compare all
 MOST_NAMES = 6  # of a member
 _MOST_OPERATIONS = 12  # from a base to its view
-LIMIT = 200_000  # objects that are walked
 MOST_GROUPS = 200
 DRAWN_GROUPS = 24  # of these it is counted which part of each cell every member reads
 MOST_MEMBERS = 32  # of a group
@@ -170,10 +169,10 @@ def collect_aliases(namespace: Mapping[str, object], *, only: Mapping[str, objec
         asked = dict(only or {})
         # What no name of the namespace reaches as such: ``a[0]``, ``net.weight.data``.
         unnamed = {name: item for name, item in asked.items() if name not in namespace}
-        walk = Walk({**namespace, **unnamed}, LIMIT, items=LIMIT)
+        walk = Walk.thorough({**namespace, **unnamed})
         entries = gather(walk)
         pieces = by_memory(with_parts(entries))
-        walks = ((name, Walk({name: item}, LIMIT, items=LIMIT)) for name, item in asked.items())
+        walks = ((name, Walk.thorough({name: item})) for name, item in asked.items())
         reached = {name: {id(entry.item) for entry in gather(own)} for name, own in walks}
         if only is not None:
             wanted = set().union(*reached.values())

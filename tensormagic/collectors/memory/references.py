@@ -29,10 +29,12 @@ from tensormagic.collectors.objects.children import (
     defining_module,
     found_in,
     is_kind,
+    is_long,
     is_opened,
     local_attributes,
     mro_of,
 )
+from tensormagic.collectors.objects.namespace import CLOCK_EVERY
 from tensormagic.collectors.objects.referents import Budget
 from tensormagic.collectors.quiet import graded, told
 from tensormagic.collectors.where.source import AskedOnce
@@ -52,6 +54,7 @@ _CLOSED = (MACHINERY - {"builtins", "weakref"}) | {
     "torch._C", "torch._dynamo", "torch._functorch", "torch._inductor", "torch._library", "torch._ops", "torch._guards",
     "torch._logging",
 }  # fmt: skip
+_MANY = 4096  # so many items of one object are met between two looks at the clock
 _OPENED = frozenset({"ExecutionResult"})  # of IPython: a frame of the last error refers to it, and it to the error
 
 
@@ -102,7 +105,9 @@ def _of_nothing(item: Any, taker: References) -> None:
 
 
 def _of_anything(item: Any, taker: References) -> None:
-    for value in gc.get_referents(item):
+    for at, value in enumerate(gc.get_referents(item)):
+        if at % _MANY == _MANY - 1 and taker.is_cut():  # the others are then taken to be held elsewhere
+            return
         taker.python(value)
 
 
@@ -222,7 +227,7 @@ class References:
         self.unseen: list[tuple[int, int]] = []
         self.cut = ""  # why not everything was looked through; empty where it was
         self._numbers: dict[int, int] = {}
-        self._read = 0
+        self._read = self._at = 0  # how many were read, the ones that wait included; which one is being read
         self._edges: list[int] = []  # of the object that is being read
         self._readers, self._cut = _readers(home), budget.begin()
 
@@ -250,12 +255,12 @@ class References:
         self.native_counts[number] += 1
         self._edges.append(number)
         if not is_shown:
-            self.unseen.append((self._read - 1, number))
+            self.unseen.append((self._at, number))
 
     def python_unseen(self, value: Any) -> None:
         """Take down a reference that Python counts, and whose owner does not show it to the garbage collector."""
         self.python(value)
-        self.unseen.append((self._read - 1, self._meet(value)))
+        self.unseen.append((self._at, self._meet(value)))
 
     def python_of(self, owner: Any, value: Any) -> None:
         """Take down a reference of another object's, that Python counts."""
@@ -274,16 +279,29 @@ class References:
         return number
 
     def walk(self) -> None:
-        """Read everything that was met and not read yet, and what that leads to."""
-        while self._read < len(self.objects) and not self.cut:
-            at = self._read
-            self._read += 1
-            self._edges = self.edges[at]
-            reader = self._readers[type(self.objects[at])]
-            if reader is not None and id(self.objects[at]) not in self._closed:
+        """Read everything that was met and not read yet, and what that leads to; containers of very many items last."""
+        late = deque[int]()
+        while (self._read < len(self.objects) or late) and not self.cut:
+            if self._read < len(self.objects):
+                self._at = self._read
+                self._read += 1
+                waits = True
+            else:
+                self._at, waits = late.popleft(), False
+            item, self._edges = self.objects[self._at], self.edges[self._at]
+            reader = self._readers[type(item)]
+            if waits and reader is _of_container and is_long(item):
+                late.append(self._at)
+                continue
+            if reader is not None and id(item) not in self._closed:
                 with contextlib.suppress(Exception):  # an odd object: what it holds and was not met is held elsewhere
-                    reader(self.objects[at], self)
-            self.cut = self._cut(at)
+                    reader(item, self)
+            self.cut = self.cut or self._cut(self._at)
+
+    def is_cut(self) -> bool:
+        """Return whether no more is to be met; asked by who reads an object of very many."""
+        self.cut = self._cut(len(self.objects) & -CLOCK_EVERY)
+        return bool(self.cut)
 
     def take_unnamed_referrers(self) -> list[int]:
         """Meet the tensors and nodes that no root leads to and that have a graph: nobody shows who holds a node."""

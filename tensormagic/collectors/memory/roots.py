@@ -22,6 +22,7 @@ from tensormagic.collectors.objects.children import (
     BUFFERS,
     attributes_of,
     is_kind,
+    is_long,
     is_users,
     key_text,
     mro_of,
@@ -209,6 +210,7 @@ def is_foreign(storage: torch.UntypedStorage) -> bool:
 # certain to work. No code of theirs runs.
 
 MOST = 2_000  # containers
+MOST_OPENED = 50_000  # objects that are looked into for them
 MOST_KEY = 60  # characters
 
 _CLEARED = frozenset({list, dict, set, deque})  # whose ``clear`` lets go of all that they refer to
@@ -227,13 +229,17 @@ class Container(NamedTuple):
 
 
 def containers(names: Mapping[str, Any]) -> Iterator[tuple[str, Container]]:
-    """Yield what names lead to, with the name, the nearest first; each under the name that leads there first."""
+    """Yield what names lead to, with the name, the nearest first; each under the name that leads there first.
+
+    What lies in a container of very many items comes last.
+    """
     pending = deque((name, name, value) for name, value in names.items() if name.isidentifier())
-    seen: set[int] = set()
-    found = 0
-    while pending and found < MOST:
-        name, path, item = pending.popleft()
-        if id(item) not in seen and type(item) not in ATOMS:
+    long, seen, found = deque[tuple[str, str, Any]](), set[int](), 0
+    while (pending or long) and found < MOST and len(seen) < MOST_OPENED:
+        name, path, item = (pending or long).popleft()
+        if pending and is_long(item):
+            long.append((name, path, item))
+        elif id(item) not in seen and type(item) not in ATOMS:
             seen.add(id(item))
             container, inner = _opened(path, item)
             if container is not None:

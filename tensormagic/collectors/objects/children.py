@@ -126,13 +126,11 @@ def items_of(value: Any) -> Iterable[tuple[Any, Any]]:
     """Return keys and values of a list, tuple or dictionary as Python has them stored; nothing of anything else."""
     if is_kind(value, dict):
         return list(dict.items(value))
-    if is_kind(value, list):
-        return list(enumerate(list.__iter__(value)))
-    return list(enumerate(tuple.__iter__(value))) if is_kind(value, tuple) else ()
+    kind: Any = next((kind for kind in (list, tuple) if is_kind(value, kind)), None)
+    return () if kind is None else list(enumerate(kind.__iter__(value)))
 
 
-_LITERALS = frozenset({str, int, bool, bytes, float, type(None), torch.dtype})
-_UNWRITABLE = frozenset({"nan", "inf", "-inf"})
+_LITERALS, _UNWRITABLE = {str, int, bool, bytes, float, type(None), torch.dtype}, {"nan", "inf", "-inf"}
 
 
 def key_text(key: Any) -> str:
@@ -146,22 +144,24 @@ def key_text(key: Any) -> str:
 
 def is_opaque(item: object) -> bool:
     """Return whether an object surely holds nothing: a number, a string, a class, a module."""
-    kind = type(item)
-    if kind in ATOMS or is_kind(item, type, types.ModuleType):  # a class, whatever its metaclass
+    if type(item) in ATOMS or is_kind(item, type, types.ModuleType):  # a class, whatever its metaclass
         return True
     function: Any = item
-    return kind is types.FunctionType and not (
+    return type(item) is types.FunctionType and not (
         function.__closure__ or function.__defaults__ or function.__kwdefaults__ or function.__dict__
     )
+
+
+def is_long(item: Any) -> bool:
+    """Return whether an object is a builtin container of so many items that others are to be looked at before."""
+    return not _CONTAINERS.isdisjoint(mro_of(type(item))) and _container_of(type(item)).__len__(item) > _LONG
 
 
 def begins_plainly(item: Any, is_plain: Callable[[Any], bool]) -> bool:
     """Return whether a builtin container is long and begins with nothing but numbers and strings: it holds no other."""
     kind = _container_of(type(item))
-    if kind.__len__(item) <= _LONG:
-        return False
     values = dict.values(item) if kind is dict else kind.__iter__(item)
-    return all(map(is_plain, itertools.islice(values, _BEGINNING)))
+    return is_long(item) and all(map(is_plain, itertools.islice(values, _BEGINNING)))
 
 
 def _container_of(kind: type) -> Any:

@@ -6,9 +6,11 @@ import ast
 import builtins
 import functools
 import itertools
+import math
 import operator
 import re
 import threading
+import time
 from collections import ChainMap, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
@@ -159,6 +161,9 @@ def _optimizer_children(path: str, optimizer: Any, depth: int, label: Label) -> 
 # What a user can name: every name's whole tree in turn, each object once a name, within bounds.
 
 LIMIT = 20_000
+_MOST, _SECONDS = 200_000, 2.0  # of a panel about all that a session names
+_FIRST = 5_000  # so many objects below one name come before those of the next
+CLOCK_EVERY = 64  # objects are looked at between two looks at the clock
 _DEPTH = 6
 _ITEMS = 1000
 # IPython's own names: input and output history (`_`, `_12`, `_i12`, `_oh`, `_ih`) and helpers.
@@ -175,6 +180,7 @@ class Walk:
     namespace: Mapping[str, object]  # names and what they are bound to
     limit: int = LIMIT  # how many names, items and attributes to look at before giving up
     items: int = _ITEMS  # how many items of one container to look at
+    seconds: float = math.inf  # how long it may take, with what is done of each that it yields
     # Whether to look at tensors' gradients, too: another thread's engine may be putting one there, and torch does not
     # guard that against who reads it.
     gradients: bool = True
@@ -183,9 +189,15 @@ class Walk:
     refused: list[str] = field(default_factory=list)  # names of what cannot be looked into: code of its class raises
     # What the modules that were met have registered as buffers, by ``id``, and whether ``state_dict()`` has it.
     buffers: dict[int, bool] = field(default_factory=dict)
+    _deadline: float = math.inf
     _modules: set[int] = field(default_factory=set)  # those that were looked into, by ``id``
     _labels: dict[int, str] | None = None
     _table: ObjectReader = field(default_factory=ObjectReader)
+
+    @classmethod
+    def thorough(cls, namespace: Mapping[str, object]) -> Walk:
+        """Return a walk for a panel about all that there is."""
+        return cls(namespace, _MOST, items=_MOST, seconds=_SECONDS)
 
     @property
     def gap(self) -> str:
@@ -198,19 +210,31 @@ class Walk:
         return "; ".join(gaps)
 
     def named(self, *kinds: type) -> Iterator[tuple[str, Any]]:
-        """Yield what is of one of these classes, under every name that reaches it, each name's whole tree in turn."""
+        """Yield what is of one of these classes, under every name that reaches it, each name's whole tree in turn.
+
+        Of a name that leads to very many objects the others come after the first of all names.
+        """
         wanted = AskedOnce[type, bool](lambda kind: any(wanted in mro_of(kind) for wanted in kinds))
-        parts = names_of_parts(self.namespace)
+        parts, begun = names_of_parts(self.namespace), list[tuple[list[Child], set[int]]]()
+        self._deadline = time.thread_time() + self.seconds
         for name, value in list(self.namespace.items()):
             if not is_history(name):
                 is_known = name in parts and id(value) in self._modules
-                yield from self._below(name, value, wanted, seen={id(value)} if is_known else set())
+                pending, seen = [(name, value, _DEPTH)], {id(value)} if is_known else set[int]()
+                yield from self._below(pending, wanted, seen, min(self.limit, self.looked + _FIRST))
+                begun += [(pending, seen)] if pending else []
+        for pending, seen in begun:
+            yield from self._below(pending, wanted, seen, self.limit)
+            self.complete = self.complete and not pending
 
-    def _below(self, name: str, value: object, asked: Mapping[type, bool], seen: set[int]) -> Iterator[tuple[str, Any]]:
-        pending = [(name, value, _DEPTH)]
-        while pending and self.looked < self.limit:
+    def _below(
+        self, pending: list[Child], asked: Mapping[type, bool], seen: set[int], stop: int
+    ) -> Iterator[tuple[str, Any]]:
+        while pending and self.looked < stop:
             path, item, depth = pending.pop()
             self.looked += 1
+            if self.looked % CLOCK_EVERY == 0 and time.thread_time() > self._deadline:
+                self.limit = stop = self.looked
             if is_kind(item, torch.Tensor) and not is_readable(item):
                 self.refused.append(path)
                 continue
@@ -220,7 +244,6 @@ class Walk:
             if not (is_end or id(item) in seen or is_opaque(item)):
                 seen.add(id(item))
                 pending.extend(reversed(self._held(path, item, depth)))
-        self.complete = self.complete and not pending
 
     def _held(self, path: str, item: Any, depth: int) -> list[Child]:
         """Return what an object holds that may be worth looking at, of long containers the beginning.

@@ -23,12 +23,14 @@ from tensormagic.collectors.objects.children import (
     defining_module,
     found_in,
     is_leaf,
+    is_long,
     is_readable,
     key_text,
     mro_of,
     names_of_parts,
 )
 from tensormagic.collectors.objects.namespace import (
+    CLOCK_EVERY,
     HOW,
     Walk,
     is_history,
@@ -102,7 +104,6 @@ class Referents(ObjectReader):
         return self._names.get(key._cdata, "a tensor") if is_kind(key, torch.Tensor) else type(key).__name__
 
 
-_CLOCK_EVERY = 64
 _CONTAINERS = frozenset({list, tuple, deque, set, frozenset, dict, OrderedDict})
 
 
@@ -121,7 +122,7 @@ class Budget:
         def cut(looked: int) -> str:
             if looked > self.limit:
                 return f"only {self.limit} objects were searched"
-            if looked % _CLOCK_EVERY == 0 and self.clock() > deadline:
+            if looked % CLOCK_EVERY == 0 and self.clock() > deadline:
                 return f"only {plural(looked, 'object')} were searched, in {seconds_text(self.seconds)}"
             return ""
 
@@ -181,16 +182,19 @@ class ReferenceWalk:
         """Yield everything that is met, as often as it is, and whether it is new.
 
         Optimizers come after everything else, for what they hold is called by the names of the parameters; and so does
-        a part of a model that has a name of its own.
+        a part of a model that has a name of its own. After these come containers of very many items.
         """
-        pending, later = deque(starts), deque[Held]()
+        pending, later, long = deque(starts), deque[Held](), deque[Held]()
         parts = {id(item) for place, item in pending if place.is_part}
-        while (pending or later) and not self.cut:
-            place, item = pending.popleft() if pending else later.popleft()
+        while (pending or later or long) and not self.cut:
+            place, item = (pending or later or long).popleft()
             kind = self.kinds[type(item)]
             waits = place.is_part or (place.kind in SESSION_KINDS and id(item) in parts)
             if (kind == "optimizer" or waits) and pending:
                 later.append((place, item))
+                continue
+            if kind == "container" and (pending or later) and is_long(item):
+                long.append((place, item))
                 continue
             self.looked += 1
             is_new = id(item) not in self.seen

@@ -18,7 +18,6 @@ from tensormagic.collectors.objects.namespace import Walk, nearest, telling
 from tensormagic.collectors.quiet import local_shard, number, quiet, told
 from tensormagic.reports import Gap, MemoryTotal, TensorReport, TensorRow, TensorTable
 
-LIMIT = 200_000
 MOST_ROWS = 50_000
 
 
@@ -34,7 +33,7 @@ def collect_table(
     ``inspect`` returns the full report of one of them, given it and its name: of the first ``panels``.
     """
     with quiet():
-        walk = Walk(named, LIMIT, items=LIMIT)
+        walk = Walk.thorough(named)
         entries = gather(walk, torch.Tensor, np.ndarray)
         pieces = by_memory(with_parts(entries))
         groups = _numbers(entries, pieces)

@@ -26,6 +26,7 @@ from tensormagic.words import syntax
 
 PACKAGE_DIRECTORY = str(Path(__file__).parents[2]) + os.path.sep  # with its links, as ``co_filename`` has it
 _INSTALLED = tuple(f"{os.path.sep}{name}{os.path.sep}" for name in ("site-packages", "dist-packages"))
+_COMPILED = f"{os.path.sep}torchinductor_"  # begins the folder for what ``torch.compile`` writes, and runs
 _STANDARD = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
 # Installed elsewhere (``pip install --target``, an editable torch), these three are libraries all the same.
 _HOSTS = [getattr(sys.modules.get(name), "__file__", None) for name in ("torch", "IPython", "ipykernel")]
@@ -60,7 +61,7 @@ def is_own_code(filename: str) -> bool:
     """Return whether a file is the user's code, a cell with a made-up name too, and no library's, Python's or ours."""
     if filename.startswith("<"):
         return filename.startswith(_TYPED)
-    if any(folder in filename for folder in _INSTALLED):  # also the user's (--user) and the system's
+    if any(folder in filename for folder in (*_INSTALLED, _COMPILED)):  # also the user's (--user) and the system's
         return False
     return not filename.startswith(_LIBRARY_DIRECTORIES)
 

@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 import tensormagic as tm
+from tensormagic.collectors.aliasing.aliases import Budget
 from tensormagic.collectors.memory.flow import bits
 from tensormagic.collectors.memory.freed import CYCLES, ELSEWHERE, collect_freeable, look
 from tensormagic.reports import FreeableMemory
@@ -275,10 +276,22 @@ def test_thousands_of_names_of_one_storage_are_each_looked_at_a_few_times(monkey
     assert read < 8 * count
 
 
+def test_a_list_of_very_many_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is read last, as far as time allows; and nothing is promised of what it may hold besides."""
+    monkeypatch.setattr("tensormagic.collectors.memory.references._MANY", 64)
+    source = "rows = [torch.zeros(9) for _ in range(5000)]\nlate = rows[4000]\nnet = nn.Linear(30, 30)"
+    namespace: dict[str, Any] = {"__name__": "program"}
+    exec("import torch\nfrom torch import nn\n" + source, namespace)
+    whole = {one.name: one.nbytes for one in collect_freeable(namespace).freeable}
+    assert whole == {"rows": 4999 * 36, "net": 930 * 4, "late": 0}
+    found = collect_freeable(namespace, budget=Budget(limit=3000, seconds=60))
+    assert [gap.reason for gap in found.gaps] == ["only 3000 objects were searched"]
+    assert {one.name: one.nbytes for one in found.freeable}.items() >= {("net", 930 * 4)}
+    assert all(one.nbytes == 0 for one in found.freeable if one.name == "late")
+
+
 def test_too_many_objects_are_said_and_nothing_is_promised() -> None:
     """A walk that is cut short says so; what it has not met counts as held."""
-    from tensormagic.collectors.aliasing.aliases import Budget
-
     namespace: dict[str, Any] = {"__name__": "program", "every": [[torch.zeros(2)] for _ in range(2000)]}
     found = collect_freeable(namespace, budget=Budget(limit=300, seconds=60))
     assert found.gaps[0].section == "freeable memory"

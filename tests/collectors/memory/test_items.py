@@ -123,6 +123,14 @@ def test_no_code_of_the_persons_runs() -> None:
     assert ran == []
 
 
+def test_what_lies_in_a_list_of_very_many_comes_last() -> None:
+    """The parts of a model that was named after it are found before."""
+    rows = [{"at": at} for at in range(5000)]
+    found = [one.path for _, one in containers({"rows": rows, "net": {"cache": {"a": torch.zeros(2)}}})]
+    assert found[:3] == ["net", "net['cache']", "rows"]
+    assert len(found) == containers_module.MOST
+
+
 def test_a_budget_is_said(monkeypatch: Any) -> None:
     """Where the containers are too many to weigh, that is told, and the names are told all the same."""
     monkeypatch.setattr("tensormagic.collectors.memory.flow.MOST_STEPS", 30)

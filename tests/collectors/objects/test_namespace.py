@@ -189,6 +189,30 @@ def test_limits_are_kept_and_admitted() -> None:
     assert ([name for name, _ in walk_arrays(short)], short.complete) == (["a", "n"], True)
 
 
+def test_a_name_with_very_many_objects_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others come after the first of these, and the rest of these last, each once and in order."""
+    monkeypatch.setattr("tensormagic.collectors.objects.namespace._FIRST", 4)
+    rows, x = [torch.zeros(1) for _ in range(9)], torch.ones(2)
+    walk = Walk({"rows": rows, "x": x, "d": {"y": x}})
+    expected = [*(f"rows[{at}]" for at in range(3)), "x", "d['y']", *(f"rows[{at}]" for at in range(3, 9))]
+    assert ([name for name, _ in walk_arrays(walk)], walk.complete) == (expected, True)
+    few = Walk({"rows": rows, "x": x}, limit=6)
+    assert ([name for name, _ in walk_arrays(few)], few.complete) == (
+        ["rows[0]", "rows[1]", "rows[2]", "x", "rows[3]"],
+        False,
+    )
+
+
+def test_a_walk_ends_when_its_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was searched is said; every name that comes early enough is there."""
+    ticks = iter([0.0, 1.0, 3.0])
+    monkeypatch.setattr("tensormagic.collectors.objects.namespace.time.thread_time", lambda: next(ticks))
+    walk = Walk.thorough({"x": torch.ones(2), "rows": [torch.zeros(1) for _ in range(900)]})
+    assert [name for name, _ in walk_arrays(walk)][:2] == ["x", "rows[0]"]
+    assert walk.looked == 128
+    assert walk.gap == "only 128 of the names, items and attributes were searched"
+
+
 def test_outermost_modules_are_named_once() -> None:
     """A layer that has a name of its own still belongs to its network, in whichever order they are found."""
     net = nn.Sequential(nn.Linear(2, 2))
