@@ -63,15 +63,18 @@ def _swap(name: str, old: tuple[int, ...], new: tuple[int, ...], detail: str) ->
 
 
 def _turned(it: str, old: tuple[int, ...], new: tuple[int, ...]) -> str:
-    dims = len(old)
+    dims, sizes = len(old), ", ".join(map(str, new))
     if dims == 3 and len(new) == 3 and new[0] == old[0]:
         return f"`{it}.transpose(1, 2)`"
     if dims == 3 and new[0] == old[1]:
-        return f"`{it}.transpose(0, 1)`" if len(new) == 3 else f"`{it}.transpose(0, 1).flatten(1)`"
+        turned = old[1], old[0], old[2]
+        if new in {turned, (old[1], old[0] * old[2])}:
+            return f"`{it}.transpose(0, 1)`" if new == turned else f"`{it}.transpose(0, 1).flatten(1)`"
+        return f"`{it}.transpose(0, 1).reshape({sizes})`"
     for first in range(1, dims - 1):  # two dimensions change places, then neighbours are merged
         swapped = [*old[:first], old[first + 1], old[first], *old[first + 2 :]]
         if _is_merged(swapped, new) and not _is_merged(old, new):
-            return f"`{it}.transpose({first}, {first + 1}).reshape({', '.join(map(str, new))})`"
+            return f"`{it}.transpose({first}, {first + 1}).reshape({sizes})`"
     return f"`{it}.permute(…)` first, and `reshape` only to merge neighbouring dimensions."
 
 

@@ -21,6 +21,7 @@ def one(check, kind, op, **facts):
      ((2, 8, 8, 3), (2, 3, 8, 8), "permuted", "warning", "x.movedim(-1, 1)"),
      ((2, 10, 24), (2, 4, 10, 6), "split", "warning", "x.view(2, 10, 4, 6).transpose(-3, -2)"),
      ((2, 3, 20), (2, 20, 3), "swapped", "note", "x.transpose(1, 2)"),
+     ((2, 6, 5), (6, 10, 1), "permuted", "note", "x.transpose(0, 1).reshape(6, 10, 1)"),
      ((5, 2, 7), (2, 35), "permuted", "note", "x.transpose(0, 1).flatten(1)")],
 )  # fmt: skip
 def test_a_view_where_a_permute_was_meant(old, new, detail, severity, advice):

@@ -86,9 +86,10 @@ class StorageAliases:
         self._use_counts[storage] = _use_count(storage)
 
     def name_of(self, item: Any) -> str:
-        """Return the first name of this very object; nothing where it has none."""
+        """Return the first name of this very object that can be typed, else its first; nothing where it has none."""
         storage = item.untyped_storage()._cdata if item.layout == torch.strided else 0
-        return next((alias.name for alias in self._by_storage.get(storage, ()) if alias.current() is item), "")
+        names = [alias.name for alias in self._by_storage.get(storage, ()) if alias.current() is item]
+        return next((name for name in names if ".<" not in name), names[0] if names else "")
 
     def learn(self, frame: FrameType | None) -> None:
         """Look all names up anew: in the namespace, and in the user's functions from ``frame`` outwards."""

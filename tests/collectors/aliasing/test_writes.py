@@ -569,3 +569,24 @@ def test_what_cannot_be_inspected_is_a_gap_and_the_write_is_made(monkeypatch):
                 x.add_(1)
         assert "odd" in watch.report.gaps[0].reason
     assert x.tolist() == [2, 2, 2]
+
+
+def test_what_only_a_closure_leads_to_is_called_by_the_name_that_can_be_typed():
+    """An engine that is handed to its own step holds the model, too, and by no expression."""
+    source = """
+class Engine:
+    def __init__(self, step):
+        self.step = step
+def main():
+    net = nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    def step(engine):
+        net(torch.ones(1, 2)).sum().backward()
+        optimizer.step()
+        str(trainer)
+    trainer = Engine(step)
+    trainer.step(trainer)
+main()"""
+    report = watched(source)
+    assert {write.target for write in report.writes} - {""} == {"net.weight"}
+    assert changes(report) == []
