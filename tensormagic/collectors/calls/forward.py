@@ -146,10 +146,13 @@ class ForwardRecorder(CallFollower):
         self, call: Any, line: Any, frame: FrameType, above: FrameType, func: Any, args: Any, kwargs: Any
     ) -> Any:
         """Make the call and note which nodes it made."""
-        watched = _watched(func)
-        if watched is None and STANDING_IN:
-            watched = _watched(STANDING_IN.get(func))
-        role = before = None
+        role = before = watched = None
+        try:
+            watched = _watched(func)
+            if watched is None and STANDING_IN:
+                watched = _watched(STANDING_IN.get(func))
+        except Exception:  # an object of a library's own, called by torch's protocol: it need not have a hash
+            watched = None
         if self._unwritten:
             self.calls.before(func, args)
         if watched is not None:

@@ -19,7 +19,7 @@ from tensormagic.collectors.graphs.structure import Walk
 from tensormagic.collectors.hooks.mode_suspension import ASKING_CALLS, OperationFollower, OperationListener
 from tensormagic.collectors.hooks.replacing import BackwardCall, without_dynamo
 from tensormagic.collectors.hooks.undo_stack import UndoStack
-from tensormagic.collectors.ops import NEW, ONE, WHOLE, GraphCosts, NodeCost, Place, Places, Row, new_bytes
+from tensormagic.collectors.ops import NEW, ONE, WHOLE, GraphCosts, NodeCost, Place, Places, Row
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.where.caller import Callers, Engine, sequence_number
 from tensormagic.collectors.where.source import SourceLines
@@ -65,7 +65,11 @@ class OpCounts(OperationListener):
 
     def within(self, call: _Call, line: Any, frame: FrameType, func: Any, args: Any, kwargs: Any) -> Any:  # noqa: PLR0913, PLR0917
         """Make a call of the user's, from ``frame``, where ``line`` calls; what it dispatches is counted there."""
-        if func in ASKING_CALLS and ASKING_CALLS[func](args, kwargs):
+        try:
+            asks = func in ASKING_CALLS and ASKING_CALLS[func](args, kwargs)
+        except Exception:  # what a library calls by torch's protocol need not have a hash
+            asks = False
+        if asks:
             return self._whole(call, frame, func, args, kwargs)
         self.place = None
         if _graph_task() != -1:  # forward code that a backward runs, such as a checkpoint's
@@ -90,8 +94,7 @@ class OpCounts(OperationListener):
             seconds = perf_counter() - began
             self.follower.come_back(at)
         row = place.grown.add_whole(func.__name__, seconds)
-        nbytes = new_bytes(result, (*args, *kwargs.values()))
-        row.nbytes += nbytes
+        nbytes = self._bytes(row, result, args, kwargs)
         if (after := sequence_number()) > before:
             self._keep(after - 1, seconds, nbytes)
         return result

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 
 import pytest
 import torch
+from torch.overrides import handle_torch_function, has_torch_function
 from torch.utils import _pytree
 
 import tensormagic as tm
@@ -181,3 +183,33 @@ def test_a_check_of_a_model_asks_its_parameters_nothing():
     asked.clear()
     tm.check(net)
     assert asked == []
+
+
+@dataclass
+class Scaled:
+    """A function of a library's that asks its argument first, as torch's protocol says; equal by value: no hash."""
+
+    factor: float
+
+    def __call__(self, x):
+        return handle_torch_function(self, (x,), x) if has_torch_function((x,)) else x * self.factor
+
+
+class Scalable(torch.Tensor):
+    """Answers for such functions."""
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        if isinstance(func, Scaled):
+            return args[0].as_subclass(torch.Tensor) * func.factor
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+
+@pytest.mark.parametrize("options", [{}, {"level": "ops"}, {"memory": True, "writes": True, "draws": True}])
+def test_a_function_without_a_hash(options):
+    """What is called by torch's protocol may be any object."""
+    w = torch.ones(3, requires_grad=True)
+    with tm.trace(**options) as trace:
+        (Scaled(2.0)(w.as_subclass(Scalable)) + Scaled(3.0)(w)).sum().backward()
+    assert w.grad.tolist() == [5, 5, 5]
+    assert (trace.report.trace if options.get("memory") else trace.report).gaps == ()
