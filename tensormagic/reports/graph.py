@@ -78,7 +78,7 @@ class Cut:
     count: int = 1  #: How often, over the whole run.
     left_out: tuple[LeftOut, ...] = ()  #: The leaves behind it that got no gradient from anywhere, where known.
     #: Of ``"no_grad"``: whether code switched gradients off that is neither the user's own nor torch's on the user's
-    #: behalf. Of ``"non-differentiable"``: whether one of torch's distributions did it.
+    #: behalf. Of ``"non-differentiable"``: whether a distribution of torch's or of a library's did it.
     by_library: bool = False
     #: Where ``location`` is a ``with torch.no_grad():`` and a leaf went in: index of the line of the call below it.
     call_location: int | None = None

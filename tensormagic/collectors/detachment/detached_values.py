@@ -52,7 +52,7 @@ MOST_RECEIVERS, MOST_REGIONS = 16, 64
 
 _TORCH = Path(torch.__file__).parent
 _OF_TORCH = str(_TORCH) + os.path.sep
-_OF_DISTRIBUTIONS = str(_TORCH / "distributions") + os.path.sep
+_DISTRIBUTIONS = f"{os.path.sep}distributions{os.path.sep}"  # torch's, and Pyro's and GPyTorch's beside them
 _SWITCHES = (str(_TORCH / "autograd" / "grad_mode.py"), DECORATING)
 _IGNORED = (str(_TORCH / "optim") + os.path.sep, str(_TORCH / "utils" / "checkpoint.py"))
 _CHECKPOINT = torch.utils.checkpoint.CheckpointFunction.forward.__code__
@@ -267,7 +267,8 @@ class DetachedValues(Looking):
         leaf = TensorRef(source) if source is not None and not has_history(source) else None
         site, called = self._sites.of_frame(frame), None
         # The density of a uniform distribution has a factor of 0 or 1: whether the value lies in its bounds.
-        by_library = kind == "non-differentiable" and frame.f_code.co_filename.startswith(_OF_DISTRIBUTIONS)
+        file = frame.f_code.co_filename
+        by_library = kind == "non-differentiable" and _DISTRIBUTIONS in file and not is_own_code(file)
         if kind == "no_grad" and (region := self._region) is not None:
             called = site if leaf is not None else None
             op, site, by_library = region.op or op, region.site, region.by_library

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sysconfig
 import weakref
 
 import pytest
@@ -14,6 +15,8 @@ from tensormagic.collectors.detachment import detached_values as following
 from tensormagic.collectors.detachment.detachment_log import MOST_CUTS
 from tests.collectors import cut_programs
 from tests.collectors.cut_programs import data
+
+PURELIB = sysconfig.get_path("purelib")
 
 
 def told(report):
@@ -290,3 +293,20 @@ class Distilled(torch.nn.Module):
             optimizer.step()
     (found,) = [found for found in trace.report.findings if found.code == "TM303"]
     assert (found.severity, found.subject) == (severity, "model.teacher.weight")
+
+
+@pytest.mark.parametrize(
+    ("folder", "by_library"),
+    [(f"{PURELIB}/pyro/distributions", True), (PURELIB, False), ("/home/ada/distributions", False)],
+)
+def test_a_comparison_in_the_density_of_a_distribution(folder, by_library):
+    """A point mass has a density of 1 or 0, by ``==``: that belongs to it. Elsewhere it may be a mistake."""
+    names = {}
+    code = "def log_prob(x, v):\n    return (x == v).type(x.dtype).log().sum()\n"
+    exec(compile(code, f"{folder}/delta.py", "exec"), names)
+    w = torch.ones(3, requires_grad=True)
+    with tm.trace(namespace={}) as trace:
+        ((w**2).sum() - names["log_prob"](w * 1, w.detach())).backward()
+    (cut,) = (cut for cut in trace.report.graphs[0].cuts if cut.kind == "non-differentiable")
+    assert cut.by_library is by_library
+    assert ("TM313" in [finding.code for finding in trace.report.findings]) is not by_library
