@@ -146,7 +146,7 @@ class ForwardRecorder(CallFollower):
         self, call: Any, line: Any, frame: FrameType, above: FrameType, func: Any, args: Any, kwargs: Any
     ) -> Any:
         """Make the call and note which nodes it made."""
-        role = before = watched = None
+        role = before = None
         try:
             watched = _watched(func)
             if watched is None and STANDING_IN:

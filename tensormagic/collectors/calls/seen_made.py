@@ -26,7 +26,7 @@ from tensormagic.collectors.where.source import (
     SourceLines,
     definition_of,
     is_own_code,
-    known_lines,
+    known_line,
     lines_of,
     names_of,
     outwards,
@@ -391,7 +391,7 @@ def thrown_away(watch: CallNotes, call: Call) -> None:
     if not isinstance(x, torch.Tensor) or has_history(x) or "out" in call.kwargs:
         return
     number = running_line(frame)
-    line = "".join(known_lines(frame.f_code.co_filename, frame.f_globals)[number - 1 : number]).strip()
+    line = known_line(frame.f_code.co_filename, number, frame.f_globals)
     if not (_is_weight(x) or ".data" in line or ".grad" in line) or not _LINE.match(line):
         return  # nearly all: the code around these is not read
     tree = tree_of(frame)

@@ -124,9 +124,8 @@ class ModuleNames:
 
     def add_root(self, module: nn.Module) -> str:
         """Learn an outermost module and everything inside it; returns its name."""
-        script = getattr(
-            sys.modules.get("__main__"), "__dict__", {}
-        )  # while ``%run`` runs one, its names are the user's only afterwards
+        # While ``%run`` runs a script, its names are the user's only afterwards.
+        script = getattr(sys.modules.get("__main__"), "__dict__", {})
         if not (name := place_of(module, self._namespace) or place_of(module, script)):
             kind = type(module).__name__
             names = chain([kind], (f"{kind}#{number}" for number in count(2)))

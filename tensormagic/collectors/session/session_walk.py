@@ -29,6 +29,7 @@ from tensormagic.collectors.where.source import (
     definition_of,
     in_file,
     is_own_code,
+    known_line,
     known_lines,
     no_cell,
     syntax_of,
@@ -302,7 +303,7 @@ def _first(code: CodeType, target: re.Pattern[str], cell_number: CellNumber) -> 
 
 
 def _location(code: CodeType, line: int, cell_number: CellNumber) -> Location:
-    text = "".join(known_lines(code.co_filename)[line - 1 : line]).strip()
+    text = known_line(code.co_filename, line)
     return Location(code.co_filename, line, text, cell_number(code.co_filename), code.co_name)
 
 
@@ -336,7 +337,7 @@ class ChangingLines:
         if first is None:
             return None
         filename, found = self._filenames[first], next(lines[first] for lines in every if first in lines)
-        text = known_lines(filename)[min(found) - 1].strip()
+        text = known_line(filename, min(found))
         return Location(filename, min(found), text, self._cell_number(filename)) if len(found) == 1 else None
 
     def _lines(self, what: str, name: str) -> dict[int, set[int]]:

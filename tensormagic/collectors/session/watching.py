@@ -7,7 +7,6 @@ does not confirm.
 from __future__ import annotations
 
 import itertools
-import linecache
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -32,7 +31,7 @@ from tensormagic.collectors.session.session_walk import (
 )
 from tensormagic.collectors.session.unregistered import TiedWeights, modules_report
 from tensormagic.collectors.session.update_tracking import UpdateTracking
-from tensormagic.collectors.where.source import CellNumber, no_cell
+from tensormagic.collectors.where.source import CellNumber, known_line, no_cell
 from tensormagic.reports import (
     Growth,
     HeldSize,
@@ -137,7 +136,7 @@ def _confirmed(held: Held, namespace: Mapping[str, Any], cell_number: CellNumber
     # The line at which the frame stands that holds it, with its text.
     frame = next((holder.location for holder in described.holders if holder.location is not None), None)
     if frame is not None:
-        text = linecache.getline(frame.filename, frame.line).strip()
+        text = known_line(frame.filename, frame.line)
         frame = replace(frame, text=text, cell=cell_number(frame.filename))
     dtype, device = str(x.dtype).removeprefix("torch."), str(x.device)
     return RetainedMemory(paths, kind, tuple(x.shape), dtype, device=device, nbytes=held.nbytes, location=frame)

@@ -25,8 +25,10 @@ from tensormagic.words import syntax
 # frame walk costs about a microsecond, so lines are interned: equal places share one small integer, the *site*.
 
 PACKAGE_DIRECTORY = str(Path(__file__).parents[2]) + os.path.sep  # with its links, as ``co_filename`` has it
-_INSTALLED = tuple(f"{os.path.sep}{name}{os.path.sep}" for name in ("site-packages", "dist-packages"))
-_COMPILED = f"{os.path.sep}torchinductor_"  # begins the folder for what ``torch.compile`` writes, and runs
+# In paths of installed packages, also the user's (--user) and the system's, and of what ``torch.compile`` writes.
+_INSTALLED = tuple(
+    f"/{name}".replace("/", os.path.sep) for name in ("site-packages/", "dist-packages/", "torchinductor_")
+)
 _STANDARD = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
 # Installed elsewhere (``pip install --target``, an editable torch), these three are libraries all the same.
 _HOSTS = [getattr(sys.modules.get(name), "__file__", None) for name in ("torch", "IPython", "ipykernel")]
@@ -61,7 +63,7 @@ def is_own_code(filename: str) -> bool:
     """Return whether a file is the user's code, a cell with a made-up name too, and no library's, Python's or ours."""
     if filename.startswith("<"):
         return filename.startswith(_TYPED)
-    if any(folder in filename for folder in (*_INSTALLED, _COMPILED)):  # also the user's (--user) and the system's
+    if any(part in filename for part in _INSTALLED):
         return False
     return not filename.startswith(_LIBRARY_DIRECTORIES)
 
@@ -195,6 +197,11 @@ def known_lines(filename: str, names: dict[str, Any] | None = None) -> list[str]
         return linecache.getlines(filename, names)
     except Exception:  # a loader of the user's own may raise anything
         return []
+
+
+def known_line(filename: str, number: int, names: dict[str, Any] | None = None) -> str:
+    """Return one of these lines, without white space around it; nothing where there is none of that number."""
+    return "".join(known_lines(filename, names)[number - 1 : number]).strip()
 
 
 def lines_of(filename: str, names: dict[str, Any] | None = None) -> list[str]:
@@ -422,8 +429,8 @@ def _looked_up(code: CodeType) -> _Found:
     except (OSError, ValueError):  # no file, or gone: its lines are as Python knows them
         return code, {}
     linecache.checkcache(filename)
-    first = "".join(known_lines(filename)[code.co_firstlineno - 1 : code.co_firstlineno])
-    looks_so = code.co_name.startswith("<") or code.co_name in first or first.lstrip().startswith("@")
+    first = known_line(filename, code.co_firstlineno)
+    looks_so = code.co_name.startswith("<") or code.co_name in first or first.startswith("@")
     return (code, {}) if changed < _BEGAN and looks_so else _looked_for(code, changed)
 
 
